@@ -11,7 +11,7 @@ import (
 
 func newAccount(a *app) *cobra.Command {
 	return group("account", "Manage accounts, the owners of VMs; for admins", "  warren account create team-a\n  warren account ls",
-		newAccountCreate(a, nil), newAccountLs(a, nil), newAccountQuota(a, nil), newAccountRm(a, nil))
+		newAccountCreate(a), newAccountLs(a), newAccountQuota(a), newAccountRm(a))
 }
 
 type accountOptions struct {
@@ -20,7 +20,7 @@ type accountOptions struct {
 	json  bool
 }
 
-func newAccountCreate(a *app, runF func(context.Context, *accountOptions) error) *cobra.Command {
+func newAccountCreate(a *app) *cobra.Command {
 	o := &accountOptions{}
 	cmd := &cobra.Command{
 		Use: "create ACCOUNT", Short: "Make an account with a first API key", Example: "  warren account create team-a",
@@ -28,9 +28,6 @@ func newAccountCreate(a *app, runF func(context.Context, *accountOptions) error)
 		Args: args(1, 1, "what is its name? warren account create ACCOUNT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.accountCreate(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -62,14 +59,11 @@ func (a *app) secret(id, secret string) {
 	a.io.notef("the secret is shown only once; use it as WARREN_API_KEY")
 }
 
-func newAccountLs(a *app, runF func(context.Context, *accountOptions) error) *cobra.Command {
+func newAccountLs(a *app) *cobra.Command {
 	o := &accountOptions{}
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List accounts", Example: "  warren account ls --json", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.accountLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -102,7 +96,7 @@ func (a *app) accountLs(ctx context.Context, o *accountOptions) error {
 	return nil
 }
 
-func newAccountRm(a *app, runF func(context.Context, *accountOptions) error) *cobra.Command {
+func newAccountRm(a *app) *cobra.Command {
 	o := &accountOptions{}
 	cmd := &cobra.Command{
 		Use: "rm ACCOUNT", Short: "Remove an account with its keys", Example: "  warren account rm team-a\n  warren account rm --force team-a",
@@ -110,9 +104,6 @@ func newAccountRm(a *app, runF func(context.Context, *accountOptions) error) *co
 		Args: args(1, 1, "which account? warren account rm ACCOUNT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err

@@ -13,7 +13,7 @@ import (
 )
 
 func newAudit(a *app) *cobra.Command {
-	return group("audit", "List and verify the audit records", "  warren audit ls\n  warren audit verify", newAuditLs(a, nil), newAuditVerify(a, nil))
+	return group("audit", "List and verify the audit records", "  warren audit ls\n  warren audit verify", newAuditLs(a), newAuditVerify(a))
 }
 
 type auditOptions struct {
@@ -24,7 +24,7 @@ type auditOptions struct {
 	form  string
 }
 
-func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.Command {
+func newAuditLs(a *app) *cobra.Command {
 	o := &auditOptions{}
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List audit records, newest first", Example: "  warren audit ls --vm box\n  warren audit ls --limit 20 --json",
@@ -32,9 +32,6 @@ func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := wideOrPlain(o.form); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.auditLs(cmd.Context(), o)
 		},
@@ -70,16 +67,13 @@ func (a *app) auditLs(ctx context.Context, o *auditOptions) error {
 	return nil
 }
 
-func newAuditVerify(a *app, runF func(context.Context, *auditOptions) error) *cobra.Command {
+func newAuditVerify(a *app) *cobra.Command {
 	o := &auditOptions{}
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Check that no audit record was changed, removed or inserted", Example: "  warren audit verify",
 		Long: "Check the chain of audit records. If it is broken, the exit status is 13.",
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.auditVerify(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -16,17 +16,14 @@ import (
 
 func newCA(a *app) *cobra.Command {
 	return group("ca", "Make this computer trust the certificates of previews", "  warren ca print\n  warren ca trust",
-		newCAPrint(a, nil), newCATrust(a, nil))
+		newCAPrint(a), newCATrust(a))
 }
 
-func newCAPrint(a *app, runF func(context.Context) error) *cobra.Command {
+func newCAPrint(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "print", Short: "Print the CA's certificate as PEM", Example: "  warren ca print", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context())
-			}
 			pem, err := a.authority(cmd.Context())
 			switch {
 			case err != nil:
@@ -66,16 +63,13 @@ const browserHint = `Chromium and Firefox have their own certificate stores; for
 For Firefox: Settings, Certificates, Authorities, Import.
 `
 
-func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
+func newCATrust(a *app) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "trust", Short: "Make this computer trust the CA (needs root), or print how to", Example: "  warren ca trust",
 		Long: "Add the CA to the certificate store that curl and other Debian programs use, and print how to add it to browsers.\n" +
 			"The CA can sign only names below the preview domain.",
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context())
-			}
 			return a.caTrust(cmd.Context(), os.Geteuid(), "/")
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -16,10 +16,10 @@ type configOptions struct {
 }
 
 func newConfig(a *app) *cobra.Command {
-	return group("config", "Show settings", "  warren config show", newConfigShow(a, nil))
+	return group("config", "Show settings", "  warren config show", newConfigShow(a))
 }
 
-func newConfigShow(a *app, runF func(context.Context, *configOptions) error) *cobra.Command {
+func newConfigShow(a *app) *cobra.Command {
 	o := &configOptions{}
 	cmd := &cobra.Command{
 		Use:     "show",
@@ -27,9 +27,6 @@ func newConfigShow(a *app, runF func(context.Context, *configOptions) error) *co
 		Example: "  warren config show\n  warren config show --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.configShow(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -32,7 +32,7 @@ type cpOptions struct {
 	json      bool
 }
 
-func newCp(a *app, runF func(context.Context, *cpOptions) error) *cobra.Command {
+func newCp(a *app) *cobra.Command {
 	o := &cpOptions{}
 	cmd := &cobra.Command{
 		Use:   "cp [-r] SRC DST",
@@ -68,9 +68,6 @@ On a terminal stderr shows the progress, and at the end the size; -q turns that 
 		Args: args(2, 2, "from where to where? warren cp SRC DST"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.src, o.dst = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.cp(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completePlace,

@@ -21,7 +21,7 @@ type diagnoseOptions struct {
 	json bool
 }
 
-func newDiagnose(a *app, runF func(context.Context, *diagnoseOptions) error) *cobra.Command {
+func newDiagnose(a *app) *cobra.Command {
 	o := &diagnoseOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "diagnose NAME",
@@ -42,9 +42,6 @@ says why.`,
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}

@@ -16,7 +16,7 @@ type doctorOptions struct {
 	json bool
 }
 
-func newDoctor(a *app, runF func(context.Context, *doctorOptions) error) *cobra.Command {
+func newDoctor(a *app) *cobra.Command {
 	o := &doctorOptions{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -26,9 +26,6 @@ directory. For each missing thing it shows the command that fixes it; the exit s
 		Example: "  warren doctor\n  warren doctor --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.doctor(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -24,10 +24,10 @@ type domainOptions struct {
 
 func newDomain(a *app) *cobra.Command {
 	return group("domain", "Serve ports of VMs at your own domains", "  warren domain map app.warren.localhost box 3000 --public\n  warren domain verify example.com",
-		newDomainVerify(a, nil), newDomainLs(a, nil), newDomainMap(a, nil), newDomainUnmap(a, nil))
+		newDomainVerify(a), newDomainLs(a), newDomainMap(a), newDomainUnmap(a))
 }
 
-func newDomainVerify(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
+func newDomainVerify(a *app) *cobra.Command {
 	o := &domainOptions{}
 	cmd := &cobra.Command{
 		Use: "verify DOMAIN", Short: "Prove that a domain is yours, by a TXT record", Example: "  warren domain verify example.com\n  warren domain verify example.com --check",
@@ -35,9 +35,6 @@ func newDomainVerify(a *app, runF func(context.Context, *domainOptions) error) *
 		Args: args(1, 1, "which domain? warren domain verify DOMAIN"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.domain = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.domainVerify(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -79,14 +76,11 @@ type domainView struct {
 	Mappings []api.Mapping     `json:"mappings"`
 }
 
-func newDomainLs(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
+func newDomainLs(a *app) *cobra.Command {
 	o := &domainOptions{}
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List domains and their targets", Example: "  warren domain ls\n  warren domain ls --json", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.domainLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -123,7 +117,7 @@ func (a *app) domainLs(ctx context.Context, o *domainOptions) error {
 	return nil
 }
 
-func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
+func newDomainMap(a *app) *cobra.Command {
 	o := &domainOptions{}
 	cmd := &cobra.Command{
 		Use: "map DOMAIN NAME PORT --public", Short: "Serve a port of a VM at a domain, to everybody", Example: "  warren domain map app.warren.localhost box 3000 --public",
@@ -137,9 +131,6 @@ func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cob
 			if !o.public {
 				return usage("a mapped domain opens port %d of %s to everybody", o.port, printable(o.name)).
 					WithHint("confirm it: `%s %s %s %d --public`", cmd.CommandPath(), printable(o.domain), printable(o.name), o.port)
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.domainMap(cmd.Context(), o)
 		},
@@ -170,14 +161,11 @@ func (a *app) domainMap(ctx context.Context, o *domainOptions) error {
 	return nil
 }
 
-func newDomainUnmap(a *app, runF func(context.Context, []string) error) *cobra.Command {
+func newDomainUnmap(a *app) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "unmap DOMAIN...", Short: "Remove mappings of domains", Example: "  warren domain unmap app.warren.localhost",
 		Args: args(1, -1, "which domain? warren domain unmap DOMAIN..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list)
-			}
 			return a.endEach(list, "unmapped", func(c *client.Client, name string) error { return c.UnmapDomain(cmd.Context(), name) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

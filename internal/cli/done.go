@@ -31,7 +31,7 @@ type doneOptions struct {
 	in      api.FinishVM
 }
 
-func newDone(a *app, runF func(context.Context, *doneOptions) error) *cobra.Command {
+func newDone(a *app) *cobra.Command {
 	o := &doneOptions{}
 	cmd := &cobra.Command{
 		Use:   "done NAME",
@@ -53,9 +53,6 @@ next "warren done NAME" continues with it. For a deleted VM, use its id.`,
 				return usage("--stop, --suspend and --rm exclude each other")
 			}
 			o.name = strings.Join(list, "")
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.done(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVM,

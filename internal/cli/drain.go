@@ -13,7 +13,7 @@ import (
 
 type drainOptions struct{ json, undo bool }
 
-func newDrain(a *app, runF func(context.Context, *drainOptions) error) *cobra.Command {
+func newDrain(a *app) *cobra.Command {
 	o := &drainOptions{}
 	cmd := &cobra.Command{
 		Use:   "drain",
@@ -25,9 +25,6 @@ Installed as deploy/warren-drain.service it runs at each shutdown of the host.`,
 		Example: "  warren drain\n  warren drain --json\n  warren drain --undo",
 		Args:    args(0, 0, "warren drain has no arguments: it suspends all VMs"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			if o.undo {
 				return a.undrain(cmd.Context(), o)
 			}

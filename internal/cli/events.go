@@ -25,7 +25,7 @@ type eventsOptions struct {
 	json  bool
 }
 
-func newEvents(a *app, runF func(context.Context, *eventsOptions) error) *cobra.Command {
+func newEvents(a *app) *cobra.Command {
 	o := &eventsOptions{}
 	cmd := &cobra.Command{
 		Use:   "events",
@@ -38,9 +38,6 @@ func newEvents(a *app, runF func(context.Context, *eventsOptions) error) *cobra.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("after") {
 				o.after = fromNow
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.events(cmd.Context(), o)
 		},

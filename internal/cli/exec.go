@@ -51,7 +51,7 @@ func (o *execOptions) add(f *pflag.FlagSet) {
 	f.BoolVar(&o.json, "json", false, "print output and exit status as one JSON object at the end")
 }
 
-func newExec(a *app, runF func(context.Context, *execOptions) error) *cobra.Command {
+func newExec(a *app) *cobra.Command {
 	o := &execOptions{}
 	cmd := &cobra.Command{
 		Use:   "exec NAME [flags] -- CMD [ARG...]",
@@ -79,9 +79,6 @@ wait").
 		Args:        passingArgs(args(2, -1, "the VM or the command is missing: warren exec NAME -- CMD")),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.argv = list[0], list[1:]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return passed(a.exec(cmd.Context(), o))
 		},
 		ValidArgsFunction: a.completeVM,

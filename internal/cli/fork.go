@@ -25,7 +25,7 @@ type forkOptions struct {
 	labels  []string
 }
 
-func newFork(a *app, runF func(context.Context, *forkOptions) error) *cobra.Command {
+func newFork(a *app) *cobra.Command {
 	o := &forkOptions{}
 	cmd := &cobra.Command{
 		Use:   "fork NAME",
@@ -38,9 +38,6 @@ free numbers. The first fork of a VM says what the copies still share.`,
 		Args:    args(1, 1, "which VM? warren fork NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.parent = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.fork(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,

@@ -27,7 +27,7 @@ type forwardOptions struct {
 	json  bool
 }
 
-func newForward(a *app, runF func(context.Context, *forwardOptions) error) *cobra.Command {
+func newForward(a *app) *cobra.Command {
 	o := &forwardOptions{}
 	cmd := &cobra.Command{
 		Use: "forward NAME [LOCAL:]PORT...", Short: "Make ports of a VM available on localhost",
@@ -42,9 +42,6 @@ func newForward(a *app, runF func(context.Context, *forwardOptions) error) *cobr
 					return err
 				}
 				o.ports = append(o.ports, f)
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.forward(cmd.Context(), o)
 		},

@@ -20,7 +20,7 @@ import (
 
 func newFs(a *app) *cobra.Command {
 	cmd := group("fs", "List, read and change files in a VM", "  warren fs ls box:/work\n  warren fs cat box:/etc/os-release",
-		newFsLs(a, nil), newFsCat(a, nil), newFsWrite(a, nil), newFsMkdir(a, nil), newFsRm(a, nil), newFsMv(a, nil), newFsStat(a, nil))
+		newFsLs(a), newFsCat(a), newFsWrite(a), newFsMkdir(a), newFsRm(a), newFsMv(a), newFsStat(a))
 	cmd.Long = cmd.Short + ".\n\n" + aboutWorkdir
 	return cmd
 }
@@ -41,7 +41,7 @@ type fsVerb struct {
 	do                  func(context.Context, *client.Client, *fsOptions) error
 }
 
-func (a *app) fsCommand(v fsVerb, o *fsOptions, runF func(context.Context, *fsOptions) error) *cobra.Command {
+func (a *app) fsCommand(v fsVerb, o *fsOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: v.use, Short: v.short, Example: v.example,
 		Args: args(v.least, v.most, "a path is missing: write NAME:/path"),
@@ -53,9 +53,6 @@ func (a *app) fsCommand(v fsVerb, o *fsOptions, runF func(context.Context, *fsOp
 					return err
 				}
 				o.places = append(o.places, p)
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			c, err := a.client()
 			if err != nil {
@@ -69,7 +66,7 @@ func (a *app) fsCommand(v fsVerb, o *fsOptions, runF func(context.Context, *fsOp
 	return cmd
 }
 
-func newFsLs(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
+func newFsLs(a *app) *cobra.Command {
 	o := &fsOptions{}
 	cmd := a.fsCommand(fsVerb{
 		use: "ls NAME:/path", short: "List a directory", example: "  warren fs ls box:/work\n  warren fs ls box:/work --json", least: 1, most: 1,
@@ -90,7 +87,7 @@ func newFsLs(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comman
 			}
 			return nil
 		},
-	}, o, runF)
+	}, o)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -107,7 +104,7 @@ func nameText(f vm.FileInfo) string {
 	return printable(f.Name)
 }
 
-func newFsCat(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
+func newFsCat(a *app) *cobra.Command {
 	return a.fsCommand(fsVerb{
 		use: "cat NAME:/path", short: "Print a file of any size", example: "  warren fs cat box:/etc/os-release", least: 1, most: 1,
 		do: func(ctx context.Context, c *client.Client, o *fsOptions) error {
@@ -120,10 +117,10 @@ func newFsCat(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comma
 			_, err = io.Copy(w, r)
 			return errors.Join(err, w.Close())
 		},
-	}, &fsOptions{}, runF)
+	}, &fsOptions{})
 }
 
-func newFsWrite(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
+func newFsWrite(a *app) *cobra.Command {
 	o := &fsOptions{}
 	cmd := a.fsCommand(fsVerb{
 		use: "write NAME:/path", short: "Write standard input to a file", example: "  echo data | warren fs write box:/work/in.txt\n  warren fs write -p --mode 755 box:/opt/tool/run", least: 1, most: 1,
@@ -135,7 +132,7 @@ func newFsWrite(a *app, runF func(context.Context, *fsOptions) error) *cobra.Com
 			_, err = c.PutRaw(ctx, o.places[0].vm, o.user, o.places[0].path, mode, o.deep, -1, a.io.in)
 			return a.changedQuietly(err, change{Name: o.places[0].String(), Result: "written"})
 		},
-	}, o, runF)
+	}, o)
 	cmd.Flags().StringVar(&o.mode, "mode", "644", "permissions, octal")
 	cmd.Flags().BoolVarP(&o.deep, "parents", "p", false, "make missing directories")
 	return a.changing(cmd)
@@ -150,7 +147,7 @@ func parseMode(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
-func newFsMkdir(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
+func newFsMkdir(a *app) *cobra.Command {
 	o := &fsOptions{}
 	cmd := a.fsCommand(fsVerb{
 		use: "mkdir NAME:/path", short: "Make a directory", example: "  warren fs mkdir -p box:/work/a/b", least: 1, most: 1,
@@ -162,13 +159,13 @@ func newFsMkdir(a *app, runF func(context.Context, *fsOptions) error) *cobra.Com
 			err = c.Mkdir(ctx, o.places[0].vm, o.user, o.places[0].path, mode, o.deep)
 			return a.changedQuietly(err, change{Name: o.places[0].String(), Result: "made"})
 		},
-	}, o, runF)
+	}, o)
 	cmd.Flags().StringVar(&o.mode, "mode", "755", "permissions, octal")
 	cmd.Flags().BoolVarP(&o.deep, "parents", "p", false, "make missing parent directories; accept an existing directory")
 	return a.changing(cmd)
 }
 
-func newFsRm(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
+func newFsRm(a *app) *cobra.Command {
 	o := &fsOptions{}
 	cmd := a.fsCommand(fsVerb{
 		use: "rm NAME:/path...", short: "Remove files or, with -r, directories", example: "  warren fs rm box:/work/in.txt\n  warren fs rm -r box:/work/build", least: 1, most: -1,
@@ -181,12 +178,12 @@ func newFsRm(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comman
 			}
 			return nil
 		},
-	}, o, runF)
+	}, o)
 	cmd.Flags().BoolVarP(&o.deep, "recursive", "r", false, "remove a directory with everything in it")
 	return a.changing(cmd)
 }
 
-func newFsMv(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
+func newFsMv(a *app) *cobra.Command {
 	return a.changing(a.fsCommand(fsVerb{
 		use: "mv NAME:/from NAME:/to", short: "Rename a file or directory in one VM", example: "  warren fs mv box:/work/a box:/work/b", least: 2, most: 2,
 		do: func(ctx context.Context, c *client.Client, o *fsOptions) error {
@@ -197,10 +194,10 @@ func newFsMv(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comman
 			err := c.Rename(ctx, from.vm, o.user, from.path, to.path)
 			return a.changedQuietly(err, change{Name: from.String(), Result: "renamed", To: to.String()})
 		},
-	}, &fsOptions{}, runF))
+	}, &fsOptions{}))
 }
 
-func newFsStat(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
+func newFsStat(a *app) *cobra.Command {
 	o := &fsOptions{}
 	cmd := a.fsCommand(fsVerb{
 		use: "stat NAME:/path", short: "Describe a file, not following a symlink", example: "  warren fs stat box:/work/in.txt --json", least: 1, most: 1,
@@ -215,7 +212,7 @@ func newFsStat(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comm
 			a.io.printf("%s %s %d bytes, mode %04o, owner %d:%d, changed %s\n", f.Kind, nameText(f), f.Size, f.Mode, f.UID, f.GID, f.ModTime.Local().Format(time.DateTime))
 			return nil
 		},
-	}, o, runF)
+	}, o)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }

@@ -17,8 +17,8 @@ import (
 func newIdentity(a *app) *cobra.Command {
 	return group("identity", "Manage identities: who may use which VMs, and as which Linux users",
 		"  warren identity create ci\n  warren identity grant ci box\n  warren token create ci",
-		newIdentityCreate(a, nil), newIdentityLs(a, nil), newIdentityRm(a, nil), newIdentityGrant(a, nil), newIdentityRevoke(a, nil),
-		newIdentityPermissions(a, nil), newIdentityKey(a))
+		newIdentityCreate(a), newIdentityLs(a), newIdentityRm(a), newIdentityGrant(a), newIdentityRevoke(a),
+		newIdentityPermissions(a), newIdentityKey(a))
 }
 
 type identityOptions struct {
@@ -29,16 +29,13 @@ type identityOptions struct {
 	json     bool
 }
 
-func newIdentityCreate(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+func newIdentityCreate(a *app) *cobra.Command {
 	o := &identityOptions{}
 	cmd := &cobra.Command{
 		Use: "create [NAME]", Short: "Make an identity, without any rights yet", Example: "  warren identity create ci",
 		Args: args(0, 1, "one name at most: warren identity create [NAME]"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = strings.Join(list, "")
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -60,14 +57,11 @@ func newIdentityCreate(a *app, runF func(context.Context, *identityOptions) erro
 	return cmd
 }
 
-func newIdentityLs(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+func newIdentityLs(a *app) *cobra.Command {
 	o := &identityOptions{}
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List identities", Example: "  warren identity ls --json", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.identityLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -96,15 +90,12 @@ func (a *app) identityLs(ctx context.Context, o *identityOptions) error {
 	return nil
 }
 
-func newIdentityRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
+func newIdentityRm(a *app) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "rm IDENTITY...", Short: "Remove identities with their tokens, keys and permissions", Example: "  warren identity rm ci",
 		Long: "Remove identities, by id or name, with their tokens, keys and permissions. Their open connections are closed.",
 		Args: args(1, -1, "which identity? warren identity rm IDENTITY..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list)
-			}
 			return a.endEach(list, "removed", func(c *client.Client, ref string) error { return c.DeleteIdentity(cmd.Context(), ref) })
 		},
 		ValidArgsFunction: a.completeIdentity,
@@ -129,7 +120,7 @@ func (a *app) completeIdentity(cmd *cobra.Command, list []string, prefix string)
 	}), noFiles
 }
 
-func newIdentityGrant(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+func newIdentityGrant(a *app) *cobra.Command {
 	o := &identityOptions{}
 	cmd := &cobra.Command{
 		Use: "grant IDENTITY VM", Short: "Let an identity use a VM",
@@ -139,9 +130,6 @@ stop or delete the VM. With --user it acts only as these Linux users, otherwise 
 		Args:    args(2, 2, "which identity, and which VM? warren identity grant IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.vm = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.identityGrant(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeIdentity,
@@ -183,16 +171,13 @@ func linuxUsers(p api.VMPermission) string {
 	return strings.Join(*p.AllowedUsers, ", ")
 }
 
-func newIdentityRevoke(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+func newIdentityRevoke(a *app) *cobra.Command {
 	o := &identityOptions{}
 	return a.changing(&cobra.Command{
 		Use: "revoke IDENTITY VM", Short: "Revoke a permission, and close its connections", Example: "  warren identity revoke ci box",
 		Args: args(2, 2, "which identity, and which VM? warren identity revoke IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.vm = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -207,16 +192,13 @@ func newIdentityRevoke(a *app, runF func(context.Context, *identityOptions) erro
 	})
 }
 
-func newIdentityPermissions(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+func newIdentityPermissions(a *app) *cobra.Command {
 	o := &identityOptions{}
 	cmd := &cobra.Command{
 		Use: "permissions IDENTITY", Short: "List the VMs that an identity may use", Example: "  warren identity permissions ci --json",
 		Args: args(1, 1, "which identity? warren identity permissions IDENTITY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.identityPermissions(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeIdentity,

@@ -16,7 +16,7 @@ import (
 
 func newIdentityKey(a *app) *cobra.Command {
 	return group("key", "Manage the SSH keys of an identity", "  warren identity key add ci ~/.ssh/id_ed25519.pub\n  warren identity key ls ci",
-		newIdentityKeyAdd(a, nil), newIdentityKeyLs(a, nil), newIdentityKeyRm(a, nil))
+		newIdentityKeyAdd(a), newIdentityKeyLs(a), newIdentityKeyRm(a))
 }
 
 type identityKeyOptions struct {
@@ -31,7 +31,7 @@ type identityKeyOptions struct {
 // maxPublicKey is more than any public key needs.
 const maxPublicKey = 64 << 10
 
-func newIdentityKeyAdd(a *app, runF func(context.Context, *identityKeyOptions) error) *cobra.Command {
+func newIdentityKeyAdd(a *app) *cobra.Command {
 	o := &identityKeyOptions{}
 	cmd := &cobra.Command{
 		Use: "add IDENTITY FILE", Short: "Let the holder of an SSH key act as an identity",
@@ -41,9 +41,6 @@ standard input.`,
 		Args:    args(2, 2, "which identity, and which key? warren identity key add IDENTITY FILE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.file = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.identityKeyAdd(cmd.Context(), o)
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, list []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -97,16 +94,13 @@ func (a *app) publicKey(file string) (string, error) {
 	return string(data), nil
 }
 
-func newIdentityKeyLs(a *app, runF func(context.Context, *identityKeyOptions) error) *cobra.Command {
+func newIdentityKeyLs(a *app) *cobra.Command {
 	o := &identityKeyOptions{}
 	cmd := &cobra.Command{
 		Use: "ls IDENTITY", Short: "List the SSH keys of an identity", Example: "  warren identity key ls ci --json",
 		Args: args(1, 1, "which identity? warren identity key ls IDENTITY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.identityKeyLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeIdentity,
@@ -139,7 +133,7 @@ func (a *app) identityKeyLs(ctx context.Context, o *identityKeyOptions) error {
 	return nil
 }
 
-func newIdentityKeyRm(a *app, runF func(context.Context, *identityKeyOptions) error) *cobra.Command {
+func newIdentityKeyRm(a *app) *cobra.Command {
 	o := &identityKeyOptions{}
 	return a.changing(&cobra.Command{
 		Use: "rm IDENTITY KEY...", Short: "Remove SSH keys from an identity", Example: "  warren identity key rm ci laptop",
@@ -147,9 +141,6 @@ func newIdentityKeyRm(a *app, runF func(context.Context, *identityKeyOptions) er
 		Args: args(2, -1, "which identity, and which key? warren identity key rm IDENTITY KEY..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.keys = list[0], list[1:]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.endEach(o.keys, "removed", func(c *client.Client, key string) error { return c.RemoveSSHKey(cmd.Context(), o.identity, key) })
 		},
 		ValidArgsFunction: a.completeIdentity,

@@ -20,7 +20,7 @@ type idleOptions struct {
 	json bool
 }
 
-func newIdle(a *app, runF func(context.Context, *idleOptions) error) *cobra.Command {
+func newIdle(a *app) *cobra.Command {
 	o := &idleOptions{}
 	cmd := &cobra.Command{
 		Use:   "idle NAME",
@@ -31,9 +31,6 @@ command neither wakes the VM nor keeps it awake.`,
 		Args:    args(1, 1, "which VM? warren idle NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.idle(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,
@@ -109,7 +106,7 @@ type holdOptions struct {
 	json   bool
 }
 
-func newHold(a *app, runF func(context.Context, *holdOptions) error) *cobra.Command {
+func newHold(a *app) *cobra.Command {
 	o := &holdOptions{}
 	cmd := &cobra.Command{
 		Use:   "hold NAME",
@@ -120,9 +117,6 @@ with the VM. It does not wake a VM, does not prevent stop, suspend or rm, and fo
 		Args:    args(1, 1, "which VM? warren hold NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.hold(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,
@@ -130,7 +124,7 @@ with the VM. It does not wake a VM, does not prevent stop, suspend or rm, and fo
 	cmd.Flags().StringVar(&o.dur, "for", "1h", "how long: seconds, or a duration such as 90s, 15m, 2h, 3d; at most 7d")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "the reason; `warren idle` shows it")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
-	cmd.AddCommand(newHoldLs(a, nil), newHoldRelease(a, nil))
+	cmd.AddCommand(newHoldLs(a), newHoldRelease(a))
 	return cmd
 }
 
@@ -158,7 +152,7 @@ func (a *app) hold(ctx context.Context, o *holdOptions) error {
 	return nil
 }
 
-func newHoldLs(a *app, runF func(context.Context, *holdOptions) error) *cobra.Command {
+func newHoldLs(a *app) *cobra.Command {
 	o := &holdOptions{}
 	cmd := &cobra.Command{
 		Use: "ls NAME", Aliases: []string{"list"}, Short: "List a VM's holds",
@@ -166,9 +160,6 @@ func newHoldLs(a *app, runF func(context.Context, *holdOptions) error) *cobra.Co
 		Args:    args(1, 1, "which VM? warren hold ls NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.holdLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,
@@ -197,16 +188,13 @@ func (a *app) holdLs(ctx context.Context, o *holdOptions) error {
 	return nil
 }
 
-func newHoldRelease(a *app, runF func(context.Context, *holdOptions) error) *cobra.Command {
+func newHoldRelease(a *app) *cobra.Command {
 	o := &holdOptions{}
 	return a.changing(&cobra.Command{
 		Use: "release NAME HOLD...", Short: "Release holds early", Example: "  warren hold release app hd-0123456789abcdef",
 		Args: args(2, -1, "which VM, and which hold? warren hold release NAME HOLD..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.ids = list[0], list[1:]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.endEach(o.ids, "released", func(c *client.Client, id string) error { return c.Release(cmd.Context(), o.name, id) })
 		},
 		ValidArgsFunction: a.completeVMs,

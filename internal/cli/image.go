@@ -17,7 +17,7 @@ import (
 
 func newImage(a *app) *cobra.Command {
 	return group("image", "Build, list and remove images on this host", "  warren image build base\n  warren image ls",
-		newImageBuild(a, nil), newImageLs(a, nil), newImageInspect(a, nil), newImageRm(a, nil))
+		newImageBuild(a), newImageLs(a), newImageInspect(a), newImageRm(a))
 }
 
 type imageBuildOptions struct {
@@ -27,7 +27,7 @@ type imageBuildOptions struct {
 	json      bool
 }
 
-func newImageBuild(a *app, runF func(context.Context, *imageBuildOptions) error) *cobra.Command {
+func newImageBuild(a *app) *cobra.Command {
 	o := &imageBuildOptions{recipe: "base"}
 	cmd := &cobra.Command{
 		Use:   "build [RECIPE]",
@@ -40,9 +40,6 @@ were added to this host, because company networks need it; --no-host-ca turns th
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if len(list) == 1 {
 				o.recipe = list[0]
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.imageBuild(cmd.Context(), o)
 		},
@@ -95,7 +92,7 @@ func (a *app) buildWith(ctx context.Context, o BuildOptions) (vm.Image, error) {
 	return a.local.ImageBuild(ctx, o)
 }
 
-func newImageLs(a *app, runF func(context.Context, bool) error) *cobra.Command {
+func newImageLs(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "ls",
@@ -104,9 +101,6 @@ func newImageLs(a *app, runF func(context.Context, bool) error) *cobra.Command {
 		Example: "  warren image ls\n  warren image ls --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), asJSON)
-			}
 			return a.imageLs(cmd.Context(), asJSON)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -137,7 +131,7 @@ func (a *app) imageLs(ctx context.Context, asJSON bool) error {
 	return nil
 }
 
-func newImageInspect(a *app, runF func(context.Context, string, bool) error) *cobra.Command {
+func newImageInspect(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "inspect IMAGE",
@@ -145,9 +139,6 @@ func newImageInspect(a *app, runF func(context.Context, string, bool) error) *co
 		Example: "  warren image inspect base\n  warren image inspect base --json",
 		Args:    args(1, 1, "which image? warren image inspect IMAGE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list[0], asJSON)
-			}
 			return a.imageInspect(cmd.Context(), list[0], asJSON)
 		},
 		ValidArgsFunction: a.completeImages,
@@ -190,7 +181,7 @@ type imageRmOptions struct {
 	force  bool
 }
 
-func newImageRm(a *app, runF func(context.Context, *imageRmOptions) error) *cobra.Command {
+func newImageRm(a *app) *cobra.Command {
 	o := &imageRmOptions{}
 	cmd := &cobra.Command{
 		Use:     "rm IMAGE...",
@@ -200,9 +191,6 @@ func newImageRm(a *app, runF func(context.Context, *imageRmOptions) error) *cobr
 		Args:    args(1, -1, "which image? warren image rm IMAGE..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.images = list
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.imageRm(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeImages,

@@ -20,7 +20,7 @@ type inspectOptions struct {
 	json  bool
 }
 
-func newInspect(a *app, runF func(context.Context, *inspectOptions) error) *cobra.Command {
+func newInspect(a *app) *cobra.Command {
 	o := &inspectOptions{}
 	cmd := &cobra.Command{
 		Use:     "inspect NAME...",
@@ -30,9 +30,6 @@ func newInspect(a *app, runF func(context.Context, *inspectOptions) error) *cobr
 		Args:    args(1, -1, "which VM? warren inspect NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.names = list
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.inspect(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,

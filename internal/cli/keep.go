@@ -18,7 +18,7 @@ type keepOptions struct {
 	json   bool
 }
 
-func newKeep(a *app, runF func(context.Context, *keepOptions) error) *cobra.Command {
+func newKeep(a *app) *cobra.Command {
 	o := &keepOptions{}
 	cmd := &cobra.Command{
 		Use:   "keep CHILD --over PARENT",
@@ -31,9 +31,6 @@ func newKeep(a *app, runF func(context.Context, *keepOptions) error) *cobra.Comm
 			o.child = list[0]
 			if o.over == "" {
 				return usage("over which VM?").WithHint("warren keep %s --over PARENT", printable(o.child))
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.keep(cmd.Context(), o)
 		},

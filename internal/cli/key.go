@@ -15,7 +15,7 @@ import (
 
 func newKey(a *app) *cobra.Command {
 	return group("key", "Manage API keys", "  warren key create --name ci\n  warren key ls",
-		newKeyCreate(a, nil), newKeyLs(a, nil), newKeyRotate(a, nil), newKeyRevoke(a, nil))
+		newKeyCreate(a), newKeyLs(a), newKeyRotate(a), newKeyRevoke(a))
 }
 
 type keyOptions struct {
@@ -25,16 +25,13 @@ type keyOptions struct {
 	json    bool
 }
 
-func newKeyCreate(a *app, runF func(context.Context, *keyOptions) error) *cobra.Command {
+func newKeyCreate(a *app) *cobra.Command {
 	o := &keyOptions{}
 	cmd := &cobra.Command{
 		Use: "create", Short: "Make an API key", Example: "  warren key create --name ci",
 		Long: "Make an API key. Its secret is printed once; the server keeps only a hash.",
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -61,14 +58,11 @@ func (a *app) keyMade(made api.CreatedKey, err error, asJSON bool) error {
 	return nil
 }
 
-func newKeyLs(a *app, runF func(context.Context, *keyOptions) error) *cobra.Command {
+func newKeyLs(a *app) *cobra.Command {
 	o := &keyOptions{}
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List API keys", Example: "  warren key ls --json", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.keyLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -98,16 +92,13 @@ func (a *app) keyLs(ctx context.Context, o *keyOptions) error {
 	return nil
 }
 
-func newKeyRotate(a *app, runF func(context.Context, *keyOptions) error) *cobra.Command {
+func newKeyRotate(a *app) *cobra.Command {
 	o := &keyOptions{}
 	cmd := &cobra.Command{
 		Use: "rotate KEY", Short: "Replace a key's secret; the old one stops working at once", Example: "  warren key rotate ky-0123456789abcdef",
 		Args: args(1, 1, "which key? warren key rotate KEY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.id = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -121,14 +112,11 @@ func newKeyRotate(a *app, runF func(context.Context, *keyOptions) error) *cobra.
 	return cmd
 }
 
-func newKeyRevoke(a *app, runF func(context.Context, []string) error) *cobra.Command {
+func newKeyRevoke(a *app) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "revoke KEY...", Short: "End keys", Example: "  warren key revoke ky-0123456789abcdef",
 		Args: args(1, -1, "which key? warren key revoke KEY..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list)
-			}
 			return a.endEach(list, "revoked", func(c *client.Client, id string) error { return c.RevokeKey(cmd.Context(), id) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newKill(a *app, runF func(context.Context, []string) error) *cobra.Command {
+func newKill(a *app) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use:   "kill NAME...",
 		Short: "Stop VMs at once, like a power failure",
@@ -18,9 +18,6 @@ last sync. To end one process in a VM see "warren signal".`,
 		Example: "  warren kill box\n  warren kill box box-2 --json",
 		Args:    args(1, -1, "which VM? warren kill NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list)
-			}
 			return a.kill(cmd.Context(), list)
 		},
 		ValidArgsFunction: a.completeVMs,

@@ -22,7 +22,7 @@ type labelOptions struct {
 	json   bool
 }
 
-func newLabel(a *app, runF func(context.Context, *labelOptions) error) *cobra.Command {
+func newLabel(a *app) *cobra.Command {
 	o := &labelOptions{}
 	cmd := &cobra.Command{
 		Use:   "label NAME [KEY=VALUE...] [KEY-...]",
@@ -39,9 +39,6 @@ to 128 letters, digits and . _ - / : @ + ~, or none. Forks have their parent's l
 			var err error
 			if o.change, err = parseLabelChange(list[1:]); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.label(cmd.Context(), o)
 		},

@@ -35,7 +35,7 @@ type lintOptions struct {
 	files []string
 }
 
-func newLint(a *app, runF func(context.Context, *lintOptions) error) *cobra.Command {
+func newLint(a *app) *cobra.Command {
 	o := &lintOptions{}
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
@@ -55,9 +55,6 @@ Exit status: 0 if nothing was found, 6 otherwise.`,
 		Example: "  warren lint\n  warren lint --json\n  warren lint deploy.sh shop.json",
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.files = list
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.lint(cmd.Context(), o)
 		},
 	}

@@ -29,7 +29,7 @@ type logsOptions struct {
 	raw    bool
 }
 
-func newLogs(a *app, runF func(context.Context, *logsOptions) error) *cobra.Command {
+func newLogs(a *app) *cobra.Command {
 	o := &logsOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "logs NAME [PROCESS]",
@@ -51,9 +51,6 @@ characters are shown as escapes.`,
 			}
 			if err := o.check(cmd); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			if o.unit != "" {
 				return o.service(cmd.Context())

@@ -21,7 +21,7 @@ type lsOptions struct {
 	labels []string
 }
 
-func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command {
+func newLs(a *app) *cobra.Command {
 	o := &lsOptions{}
 	cmd := &cobra.Command{
 		Use:     "ls",
@@ -38,9 +38,6 @@ not), KEY=VALUE or KEY!=VALUE. Several, or one list with commas, must all match.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(wideOrPlain(o.form), o.selectors()); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.ls(cmd.Context(), o)
 		},

@@ -167,13 +167,13 @@ func commands(a *app) []*cobra.Command {
 		}
 		return list
 	}
-	out := in(groupVM, newUp(a, nil), newRun(a, nil), newLs(a, nil), newInspect(a, nil), newStop(a, nil), newStart(a, nil),
-		newSuspend(a, nil), newDrain(a, nil), newFork(a, nil), newSnapshot(a), newRollback(a, nil), newTree(a, nil), newKeep(a, nil), newResize(a, nil), newRename(a, nil), newLabel(a, nil), newOnBoot(a, nil),
-		newKill(a, nil), newRm(a, nil), newDone(a, nil), newUsage(a, nil))
-	out = append(out, in(groupUse, newExec(a, nil), newShell(a, nil), newPty(a), newPs(a, nil), newState(a, nil), newTop(a, nil), newDiagnose(a, nil), newIdle(a, nil), newHold(a, nil), newWait(a, nil), newSignal(a, nil), newLogs(a, nil), newCp(a, nil), newWatchFiles(a, nil), newSSH(a, nil), newSSHConfig(a, nil), newSSHProxy(a, nil),
-		newFs(a), newNet(a), newService(a), newVolume(a), newProfile(a), newLint(a, nil), newPreview(a, nil), newForward(a, nil), newDomain(a))...)
-	out = append(out, in(groupHost, newServe(a, nil), newDoctor(a, nil), newImage(a), newStorage(a, nil), newPrune(a, nil), newConfig(a), newCA(a), newVersion(a, nil), newCompletion(a))...)
-	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newIdentity(a), newToken(a), newAudit(a), newEvents(a, nil))...)
+	out := in(groupVM, newUp(a), newRun(a), newLs(a), newInspect(a), newStop(a), newStart(a),
+		newSuspend(a), newDrain(a), newFork(a), newSnapshot(a), newRollback(a), newTree(a), newKeep(a), newResize(a), newRename(a), newLabel(a), newOnBoot(a),
+		newKill(a), newRm(a), newDone(a), newUsage(a))
+	out = append(out, in(groupUse, newExec(a), newShell(a), newPty(a), newPs(a), newState(a), newTop(a), newDiagnose(a), newIdle(a), newHold(a), newWait(a), newSignal(a), newLogs(a), newCp(a), newWatchFiles(a), newSSH(a), newSSHConfig(a), newSSHProxy(a),
+		newFs(a), newNet(a), newService(a), newVolume(a), newProfile(a), newLint(a), newPreview(a), newForward(a), newDomain(a))...)
+	out = append(out, in(groupHost, newServe(a), newDoctor(a), newImage(a), newStorage(a), newPrune(a), newConfig(a), newCA(a), newVersion(a), newCompletion(a))...)
+	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newIdentity(a), newToken(a), newAudit(a), newEvents(a))...)
 	return append(out, newDocs(a))
 }
 

@@ -14,7 +14,7 @@ import (
 
 func newNet(a *app) *cobra.Command {
 	return group("net", "Show and change what a VM may reach", "  warren net show box\n  warren net set box packages",
-		newNetShow(a, nil), newNetSet(a, nil), newNetConnections(a, nil))
+		newNetShow(a), newNetSet(a), newNetConnections(a))
 }
 
 type netOptions struct {
@@ -23,16 +23,13 @@ type netOptions struct {
 	json bool
 }
 
-func newNetShow(a *app, runF func(context.Context, *netOptions) error) *cobra.Command {
+func newNetShow(a *app) *cobra.Command {
 	o := &netOptions{}
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show what a VM may reach", Example: "  warren net show box",
 		Args: args(1, 1, "which VM? warren net show NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.netShow(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVM,
@@ -78,7 +75,7 @@ var netMeaning = map[vm.NetworkMode]string{
 	vm.NetOpen:     "the public internet; never private addresses or this host",
 }
 
-func newNetSet(a *app, runF func(context.Context, *netOptions) error) *cobra.Command {
+func newNetSet(a *app) *cobra.Command {
 	o := &netOptions{}
 	return a.changing(&cobra.Command{
 		Use: "set NAME closed|packages|open", Short: "Change what a VM may reach", Example: "  warren net set box packages\n  warren net set box closed",
@@ -88,9 +85,6 @@ func newNetSet(a *app, runF func(context.Context, *netOptions) error) *cobra.Com
 			o.name, o.mode = list[0], list[1]
 			if _, err := vm.ParseNetworkMode(o.mode); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			c, err := a.client()
 			if err != nil {
@@ -111,16 +105,13 @@ func newNetSet(a *app, runF func(context.Context, *netOptions) error) *cobra.Com
 	})
 }
 
-func newNetConnections(a *app, runF func(context.Context, *netOptions) error) *cobra.Command {
+func newNetConnections(a *app) *cobra.Command {
 	o := &netOptions{}
 	cmd := &cobra.Command{
 		Use: "connections NAME", Short: "List a VM's last connections, allowed and refused", Example: "  warren net connections box\n  warren net connections box --json",
 		Args: args(1, 1, "which VM? warren net connections NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.netConnections(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVM,

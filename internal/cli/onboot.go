@@ -16,7 +16,7 @@ type onBootOptions struct {
 	json          bool
 }
 
-func newOnBoot(a *app, runF func(context.Context, *onBootOptions) error) *cobra.Command {
+func newOnBoot(a *app) *cobra.Command {
 	o := &onBootOptions{}
 	cmd := &cobra.Command{
 		Use:   "on-boot NAME resume|stay|default",
@@ -32,9 +32,6 @@ stays suspended.`,
 				o.setting = ""
 			} else if s, err := vm.ParseOnBoot(o.setting); err != nil || s == "" {
 				return usage("%s is none of resume, stay and default", printable(or(o.setting, "nothing")))
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.onBoot(cmd.Context(), o)
 		},

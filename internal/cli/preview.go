@@ -24,7 +24,7 @@ type previewOptions struct {
 	json    bool
 }
 
-func newPreview(a *app, runF func(context.Context, *previewOptions) error) *cobra.Command {
+func newPreview(a *app) *cobra.Command {
 	o := &previewOptions{}
 	cmd := &cobra.Command{
 		Use: "preview NAME PORT", Short: "Show a port of a VM in a browser",
@@ -40,9 +40,6 @@ func newPreview(a *app, runF func(context.Context, *previewOptions) error) *cobr
 			if o.port, err = portArg(list[1]); err != nil {
 				return err
 			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.preview(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVM,
@@ -55,7 +52,7 @@ func newPreview(a *app, runF func(context.Context, *previewOptions) error) *cobr
 	f.BoolVar(&o.private, "private", false, "make it private, and revoke its signed links")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	cmd.MarkFlagsMutuallyExclusive("open", "link", "public", "private")
-	cmd.AddCommand(newPreviewLs(a, nil))
+	cmd.AddCommand(newPreviewLs(a))
 	return cmd
 }
 
@@ -104,16 +101,13 @@ func (a *app) preview(ctx context.Context, o *previewOptions) error {
 	return nil
 }
 
-func newPreviewLs(a *app, runF func(context.Context, *previewOptions) error) *cobra.Command {
+func newPreviewLs(a *app) *cobra.Command {
 	o := &previewOptions{}
 	cmd := &cobra.Command{
 		Use: "ls NAME", Short: "List the ports of a VM whose access was set", Example: "  warren preview ls box\n  warren preview ls box --json",
 		Args: args(1, 1, "which VM? warren preview ls NAME"),
 		RunE: func(cmd *cobra.Command, l []string) error {
 			o.name = l[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err

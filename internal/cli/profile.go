@@ -4,27 +4,22 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/vm"
 )
 
 func newProfile(a *app) *cobra.Command {
-	return group("profile", "Show how far VMs are trusted", "  warren profile ls\n  warren up --profile dev", newProfileLs(a, nil))
+	return group("profile", "Show how far VMs are trusted", "  warren profile ls\n  warren up --profile dev", newProfileLs(a))
 }
 
-func newProfileLs(a *app, runF func(context.Context, bool) error) *cobra.Command {
+func newProfileLs(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the profiles of up and run",
 		Example: "  warren profile ls\n  warren profile ls --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), asJSON)
-			}
 			return a.profileLs(asJSON)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

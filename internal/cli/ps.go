@@ -28,7 +28,7 @@ type psOutput struct {
 	Processes []vm.SystemProcess `json:"processes"` // the guest's process table
 }
 
-func newPs(a *app, runF func(context.Context, *psOptions) error) *cobra.Command {
+func newPs(a *app) *cobra.Command {
 	o := &psOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "ps NAME",
@@ -41,9 +41,6 @@ ports that listen; the processes. Commands that have ended stay listed, with the
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}

@@ -36,12 +36,12 @@ Output of the VM's programs reaches this terminal's screen, but not its clipboar
 answer could type text of their choice are removed. --clipboard lets programs set the clipboard.`
 
 func newPty(a *app) *cobra.Command {
-	cmd := newPtyOpen(a, nil)
-	cmd.AddCommand(newPtyLs(a, nil), newPtyAttach(a, nil), newPtyRead(a, nil), newPtySend(a, nil), newPtyClose(a, nil))
+	cmd := newPtyOpen(a)
+	cmd.AddCommand(newPtyLs(a), newPtyAttach(a), newPtyRead(a), newPtySend(a), newPtyClose(a))
 	return cmd
 }
 
-func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Command {
+func newPtyOpen(a *app) *cobra.Command {
 	o := &ptyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "pty NAME",
@@ -58,9 +58,6 @@ func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Co
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}
@@ -80,7 +77,7 @@ func (o *ptyOptions) addKey(cmd *cobra.Command) {
 	o.app.completeFlag(cmd, "detach-key", "ctrl-]", "ctrl-\\", "ctrl-_", "ctrl-^", "none")
 }
 
-func newPtyAttach(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Command {
+func newPtyAttach(a *app) *cobra.Command {
 	o := &ptyOptions{app: a, must: true}
 	cmd := &cobra.Command{
 		Use:   "attach NAME SESSION",
@@ -92,9 +89,6 @@ func newPtyAttach(a *app, runF func(context.Context, *ptyOptions) error) *cobra.
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.session = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}
@@ -102,7 +96,7 @@ func newPtyAttach(a *app, runF func(context.Context, *ptyOptions) error) *cobra.
 	return cmd
 }
 
-func newShell(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Command {
+func newShell(a *app) *cobra.Command {
 	o := &ptyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "shell NAME",
@@ -131,9 +125,6 @@ and then ends.
 				if o.user != "" && o.user != "root" {
 					o.session += "-" + o.user
 				}
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			if script {
 				return a.exec(cmd.Context(), &execOptions{
@@ -245,7 +236,7 @@ type ptyLsOptions struct {
 	json bool
 }
 
-func newPtyLs(a *app, runF func(context.Context, *ptyLsOptions) error) *cobra.Command {
+func newPtyLs(a *app) *cobra.Command {
 	o := &ptyLsOptions{app: a}
 	cmd := &cobra.Command{
 		Use:               "ls NAME",
@@ -256,9 +247,6 @@ func newPtyLs(a *app, runF func(context.Context, *ptyLsOptions) error) *cobra.Co
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}
@@ -305,7 +293,7 @@ type ptyCloseOptions struct {
 	name, session string
 }
 
-func newPtyClose(a *app, runF func(context.Context, *ptyCloseOptions) error) *cobra.Command {
+func newPtyClose(a *app) *cobra.Command {
 	o := &ptyCloseOptions{app: a}
 	return a.changing(&cobra.Command{
 		Use:               "close NAME SESSION",
@@ -316,9 +304,6 @@ func newPtyClose(a *app, runF func(context.Context, *ptyCloseOptions) error) *co
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.session = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	})

@@ -27,7 +27,7 @@ type ptyText struct {
 	Offset int64  `json:"offset"` // to continue from
 }
 
-func newPtyRead(a *app, runF func(context.Context, *ptyReadOptions) error) *cobra.Command {
+func newPtyRead(a *app) *cobra.Command {
 	o := &ptyReadOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "read NAME SESSION",
@@ -43,9 +43,6 @@ sequences. The last MiB of output is kept.`,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.session = list[0], list[1]
 			o.scrollback = o.scrollback || cmd.Flags().Changed("since")
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}
@@ -111,7 +108,7 @@ type ptySendOptions struct {
 	json          bool
 }
 
-func newPtySend(a *app, runF func(context.Context, *ptySendOptions) error) *cobra.Command {
+func newPtySend(a *app) *cobra.Command {
 	o := &ptySendOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "send NAME SESSION [TEXT...]",
@@ -126,9 +123,6 @@ text. Put -- before text that begins with a hyphen.`,
 		ValidArgsFunction: a.completeSession,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.session, o.text = list[0], list[1], list[2:]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}

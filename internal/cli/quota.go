@@ -22,7 +22,7 @@ type quotaOptions struct {
 	json                   bool
 }
 
-func newAccountQuota(a *app, runF func(context.Context, *quotaOptions) error) *cobra.Command {
+func newAccountQuota(a *app) *cobra.Command {
 	o := &quotaOptions{}
 	cmd := &cobra.Command{
 		Use:   "quota [ACCOUNT]",
@@ -37,9 +37,6 @@ admins set limits and see other accounts.`,
 				o.account = list[0]
 			}
 			o.flags = cmd.Flags()
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.accountQuota(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

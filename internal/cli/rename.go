@@ -16,7 +16,7 @@ type renameOptions struct {
 	json      bool
 }
 
-func newRename(a *app, runF func(context.Context, *renameOptions) error) *cobra.Command {
+func newRename(a *app) *cobra.Command {
 	o := &renameOptions{}
 	cmd := &cobra.Command{
 		Use:   "rename OLD NEW",
@@ -33,9 +33,6 @@ host name until its next start or wake.`,
 			o.old, o.name = list[0], list[1]
 			if err := vm.CheckName(o.name); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.rename(cmd.Context(), o)
 		},

@@ -18,7 +18,7 @@ type resizeOptions struct {
 	json bool
 }
 
-func newResize(a *app, runF func(context.Context, *resizeOptions) error) *cobra.Command {
+func newResize(a *app) *cobra.Command {
 	o := &resizeOptions{}
 	cmd := &cobra.Command{
 		Use:   "resize NAME [--cpu N] [--mem SIZE] [--disk SIZE]",
@@ -31,9 +31,6 @@ start.`,
 		Args:    args(1, 1, "which VM? warren resize NAME --cpu N"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.resize(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,

@@ -17,7 +17,7 @@ type rmOptions struct {
 	shred bool
 }
 
-func newRm(a *app, runF func(context.Context, *rmOptions) error) *cobra.Command {
+func newRm(a *app) *cobra.Command {
 	o := &rmOptions{}
 	cmd := &cobra.Command{
 		Use:     "rm NAME...",
@@ -33,9 +33,6 @@ stay on the drive until they are overwritten. Encrypt the drive if that matters.
 		Args:    args(1, -1, "which VM? warren rm NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.names = list
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.rm(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,

@@ -20,7 +20,7 @@ type rollbackOptions struct {
 	volumes string
 }
 
-func newRollback(a *app, runF func(context.Context, *rollbackOptions) error) *cobra.Command {
+func newRollback(a *app) *cobra.Command {
 	o := &rollbackOptions{}
 	cmd := &cobra.Command{
 		Use:   "rollback NAME [GENERATION]",
@@ -34,9 +34,6 @@ The current state is captured first, so that you can undo a rollback.`,
 			o.name = list[0]
 			if len(list) > 1 {
 				o.to = list[1]
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.rollback(cmd.Context(), o)
 		},

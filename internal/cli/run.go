@@ -38,7 +38,7 @@ type runOptions struct {
 	labels  []string
 }
 
-func newRun(a *app, runF func(context.Context, *runOptions) error) *cobra.Command {
+func newRun(a *app) *cobra.Command {
 	o := &runOptions{}
 	cmd := &cobra.Command{
 		Use:   "run [IMAGE] [flags] -- CMD [ARG...]",
@@ -85,9 +85,6 @@ be writable. It need not be encrypted: see ` + "`warren volume mount --host`" + 
 			o.exec.argv = list
 			if cmd.ArgsLenAtDash() == 1 {
 				o.image, o.exec.argv = list[0], list[1:]
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			if o.exec.json {
 				a.gather = &gathered{}

@@ -4,12 +4,10 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 )
 
-func newServe(a *app, runF func(context.Context, *ServeOptions) error) *cobra.Command {
+func newServe(a *app) *cobra.Command {
 	o := &ServeOptions{}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -27,9 +25,6 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Data = a.data
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			if a.local.Serve == nil {
 				return notHere("serve")
 			}

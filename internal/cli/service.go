@@ -16,8 +16,8 @@ import (
 func newService(a *app) *cobra.Command {
 	return group("service", "Manage services of a VM's systemd",
 		"  warren service ls box\n  warren service add box web --workdir /srv -- python3 -m http.server 3000\n  warren service logs box web",
-		newServiceLs(a, nil), newServiceStatus(a, nil), newServiceLogs(a, nil), newServiceAdd(a, nil), newServiceRm(a, nil),
-		newServiceSwitch(a, "start", nil), newServiceSwitch(a, "stop", nil), newServiceSwitch(a, "restart", nil))
+		newServiceLs(a), newServiceStatus(a), newServiceLogs(a), newServiceAdd(a), newServiceRm(a),
+		newServiceSwitch(a, "start"), newServiceSwitch(a, "stop"), newServiceSwitch(a, "restart"))
 }
 
 type serviceOptions struct {
@@ -49,12 +49,9 @@ func serviceCommand(a *app, o *serviceOptions, use, short, example string, least
 	}
 }
 
-func newServiceLs(a *app, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+func newServiceLs(a *app) *cobra.Command {
 	o := &serviceOptions{}
-	if runF == nil {
-		runF = a.serviceLs
-	}
-	cmd := serviceCommand(a, o, "ls VM", "List services", "  warren service ls box\n  warren service ls box --all\n  warren service ls box --json", 1, 1, runF)
+	cmd := serviceCommand(a, o, "ls VM", "List services", "  warren service ls box\n  warren service ls box --all\n  warren service ls box --json", 1, 1, a.serviceLs)
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also inactive services")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
@@ -82,12 +79,9 @@ func (a *app) serviceLs(ctx context.Context, o *serviceOptions) error {
 	return nil
 }
 
-func newServiceStatus(a *app, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+func newServiceStatus(a *app) *cobra.Command {
 	o := &serviceOptions{}
-	if runF == nil {
-		runF = a.serviceStatus
-	}
-	cmd := serviceCommand(a, o, "status VM SERVICE", "Show the state of a service", "  warren service status box web\n  warren service status box web --json", 2, 2, runF)
+	cmd := serviceCommand(a, o, "status VM SERVICE", "Show the state of a service", "  warren service status box web\n  warren service status box web --json", 2, 2, a.serviceStatus)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -108,13 +102,10 @@ func (a *app) serviceStatus(ctx context.Context, o *serviceOptions) error {
 	return nil
 }
 
-func newServiceLogs(a *app, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+func newServiceLogs(a *app) *cobra.Command {
 	o := &serviceOptions{}
-	if runF == nil {
-		runF = a.serviceLogs
-	}
 	cmd := serviceCommand(a, o, "logs VM SERVICE", "Show the last lines of a service's journal",
-		"  warren service logs box web\n  warren service logs box web --tail 20 --since '10 min ago'\n  warren service logs box web --json", 2, 2, runF)
+		"  warren service logs box web\n  warren service logs box web --tail 20 --since '10 min ago'\n  warren service logs box web --json", 2, 2, a.serviceLogs)
 	cmd.Flags().IntVarP(&o.lines, "tail", "n", 100, "only the last N lines")
 	cmd.Flags().IntVar(&o.lines, "lines", 100, "the same as --tail")
 	cmd.Flags().StringVar(&o.since, "since", "", "only lines from this time on")
@@ -140,7 +131,7 @@ func (a *app) serviceLogs(ctx context.Context, o *serviceOptions) error {
 	return nil
 }
 
-func newServiceAdd(a *app, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+func newServiceAdd(a *app) *cobra.Command {
 	o := &serviceOptions{}
 	cmd := &cobra.Command{
 		Use: "add VM SERVICE [flags] -- CMD [ARG...]", Short: "Install a service and start it",
@@ -155,9 +146,6 @@ func newServiceAdd(a *app, runF func(context.Context, *serviceOptions) error) *c
 			o.name, o.services, o.command = list[0], list[1:2], list[2:]
 			if err := o.fill(); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.serviceAdd(cmd.Context(), o)
 		},
@@ -239,12 +227,9 @@ func firstLine(s string) string {
 	return line
 }
 
-func newServiceRm(a *app, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+func newServiceRm(a *app) *cobra.Command {
 	o := &serviceOptions{}
-	if runF == nil {
-		runF = a.serviceRm
-	}
-	return a.changing(serviceCommand(a, o, "rm VM SERVICE...", "Stop and remove added services", "  warren service rm box web", 2, -1, runF))
+	return a.changing(serviceCommand(a, o, "rm VM SERVICE...", "Stop and remove added services", "  warren service rm box web", 2, -1, a.serviceRm))
 }
 
 func (a *app) serviceRm(ctx context.Context, o *serviceOptions) error {
@@ -261,13 +246,11 @@ func (a *app) serviceRm(ctx context.Context, o *serviceOptions) error {
 	return nil
 }
 
-func newServiceSwitch(a *app, verb string, runF func(context.Context, *serviceOptions) error) *cobra.Command {
+func newServiceSwitch(a *app, verb string) *cobra.Command {
 	o := &serviceOptions{}
-	if runF == nil {
-		runF = func(ctx context.Context, o *serviceOptions) error { return a.serviceSwitch(ctx, verb, o) }
-	}
+	run := func(ctx context.Context, o *serviceOptions) error { return a.serviceSwitch(ctx, verb, o) }
 	short := strings.ToUpper(verb[:1]) + verb[1:] + " services"
-	return a.changing(serviceCommand(a, o, verb+" VM SERVICE...", short, "  warren service "+verb+" box web", 2, -1, runF))
+	return a.changing(serviceCommand(a, o, verb+" VM SERVICE...", short, "  warren service "+verb+" box web", 2, -1, run))
 }
 
 func (a *app) serviceSwitch(ctx context.Context, verb string, o *serviceOptions) error {

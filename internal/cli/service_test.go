@@ -4,19 +4,25 @@
 package cli
 
 import (
-	"context"
+	"encoding/json"
+	"net/http"
 	"testing"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
 
 // TestServiceAdd: words reach systemd as they were typed, and flags become members of the unit.
 func TestServiceAdd(t *testing.T) {
 	var got vm.Unit
-	cmd := newServiceAdd(&app{}, func(_ context.Context, o *serviceOptions) error { got = o.unit; return nil })
-	cmd.SetArgs([]string{"box", "web", "--user", "ann", "-e", "A=1=2", "--restart", "always", "--disabled", "--", "sh", "-c", `echo "$HOME" \ 5%`, ""})
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
+	f := newFake(t)
+	f.mux.HandleFunc("POST /v1/vms/box/systemd/services", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&got)
+		reply(w, api.AddedService{Success: true, ServiceName: "web"})
+	})
+	line := []string{"box", "web", "--user", "ann", "-e", "A=1=2", "--restart", "always", "--disabled", "--", "sh", "-c", `echo "$HOME" \ 5%`, ""}
+	if r := run(t, f, Local{}, "", append([]string{"service", "add"}, line...)...); r.code != 0 {
+		t.Fatalf("it ends with %d: %s", r.code, r.stderr)
 	}
 	if want := `sh -c "echo \"$$HOME\" \\ 5%" ""`; len(got.Exec) != 1 || got.Exec[0] != want {
 		t.Errorf("the unit's commands are %q, want %q", got.Exec, want)
@@ -25,11 +31,8 @@ func TestServiceAdd(t *testing.T) {
 		t.Errorf("the unit is %+v, want what the flags say", got)
 	}
 	for _, line := range [][]string{{"box", "web", "true"}, {"box", "web"}, {"box", "web", "-e", "A", "--", "true"}, {"box", "--", "true", "x"}} {
-		cmd := newServiceAdd(&app{}, func(context.Context, *serviceOptions) error { t.Errorf("%q is taken", line); return nil })
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs(line)
-		if cmd.ExecuteContext(t.Context()) == nil {
-			t.Errorf("%q is no error", line)
+		if r := run(t, nil, Local{}, "", append([]string{"service", "add"}, line...)...); r.code != 2 {
+			t.Errorf("%q ends with %d: %s", line, r.code, r.stderr)
 		}
 	}
 }

@@ -17,7 +17,7 @@ type signalOptions struct {
 	signal string
 }
 
-func newSignal(a *app, runF func(context.Context, *signalOptions) error) *cobra.Command {
+func newSignal(a *app) *cobra.Command {
 	o := &signalOptions{app: a}
 	return a.changing(&cobra.Command{
 		Use:   "signal NAME PROCESS [SIGNAL]",
@@ -31,9 +31,6 @@ func newSignal(a *app, runF func(context.Context, *signalOptions) error) *cobra.
 			o.name, o.id, o.signal = list[0], list[1], "TERM"
 			if len(list) == 3 {
 				o.signal = strings.TrimPrefix(strings.ToUpper(list[2]), "SIG")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return o.run(cmd.Context())
 		},

@@ -16,7 +16,7 @@ import (
 
 func newSnapshot(a *app) *cobra.Command {
 	return group("snapshot", "Keep named states of VMs", "  warren snapshot create app --name before-upgrade\n  warren snapshot ls",
-		newSnapshotCreate(a, nil), newSnapshotLs(a, nil), newSnapshotInspect(a, nil), newSnapshotRename(a, nil), newSnapshotRm(a, nil))
+		newSnapshotCreate(a), newSnapshotLs(a), newSnapshotInspect(a), newSnapshotRename(a), newSnapshotRm(a))
 }
 
 type snapshotCreateOptions struct {
@@ -28,7 +28,7 @@ type snapshotCreateOptions struct {
 	json     bool
 }
 
-func newSnapshotCreate(a *app, runF func(context.Context, *snapshotCreateOptions) error) *cobra.Command {
+func newSnapshotCreate(a *app) *cobra.Command {
 	o := &snapshotCreateOptions{}
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -39,9 +39,6 @@ remove it, even if the VM is removed. Return to it with rollback, make VMs from 
 		Args:    args(1, 1, "which VM? warren snapshot create NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.vm = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.snapshotCreate(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,
@@ -87,7 +84,7 @@ type snapshotLsOptions struct {
 	json bool
 }
 
-func newSnapshotLs(a *app, runF func(context.Context, *snapshotLsOptions) error) *cobra.Command {
+func newSnapshotLs(a *app) *cobra.Command {
 	o := &snapshotLsOptions{}
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List snapshots",
@@ -95,9 +92,6 @@ func newSnapshotLs(a *app, runF func(context.Context, *snapshotLsOptions) error)
 		Example: "  warren snapshot ls\n  warren snapshot ls --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.snapshotLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -138,14 +132,11 @@ func (a *app) snapshotLs(ctx context.Context, o *snapshotLsOptions) error {
 	return nil
 }
 
-func newSnapshotInspect(a *app, runF func(context.Context, []string) error) *cobra.Command {
+func newSnapshotInspect(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inspect SNAPSHOT...", Short: "Show all details of snapshots",
 		Example: "  warren snapshot inspect before-upgrade", Args: args(1, -1, "which snapshot?"),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -164,14 +155,11 @@ func newSnapshotInspect(a *app, runF func(context.Context, []string) error) *cob
 	return cmd
 }
 
-func newSnapshotRename(a *app, runF func(context.Context, []string) error) *cobra.Command {
+func newSnapshotRename(a *app) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "rename SNAPSHOT NAME", Short: "Give a snapshot another name",
 		Example: "  warren snapshot rename sc-0123456789abcdefghij before-upgrade", Args: args(2, 2, "which snapshot, and what name?"),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -186,14 +174,11 @@ func newSnapshotRename(a *app, runF func(context.Context, []string) error) *cobr
 	})
 }
 
-func newSnapshotRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
+func newSnapshotRm(a *app) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete snapshots; VMs made from them stay",
 		Example: "  warren snapshot rm before-upgrade", Args: args(1, -1, "which snapshot?"),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list)
-			}
 			return a.endEach(list, "deleted", func(c *client.Client, name string) error { return c.DeleteSnapshot(cmd.Context(), name) })
 		},
 		ValidArgsFunction: a.completeSnapshots,

@@ -32,7 +32,7 @@ type sshOptions struct {
 	tty, noTTY             bool
 }
 
-func newSSH(a *app, runF func(context.Context, *sshOptions) error) *cobra.Command {
+func newSSH(a *app) *cobra.Command {
 	o := &sshOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "ssh NAME [flags] [-- CMD ARG...]",
@@ -54,9 +54,6 @@ ssh's: that of the command, or 255. One argument is a line for the guest's shell
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.argv = list[0], list[1:]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return passed(o.run(cmd.Context()))
 		},
 	}
@@ -141,7 +138,7 @@ type sshProxyOptions struct {
 	name, url, keyFile string
 }
 
-func newSSHProxy(a *app, runF func(context.Context, *sshProxyOptions) error) *cobra.Command {
+func newSSHProxy(a *app) *cobra.Command {
 	o := &sshProxyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "ssh-proxy NAME",
@@ -153,9 +150,6 @@ writes the configuration for that. The part of NAME after the first dot is ignor
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, _, _ = strings.Cut(list[0], ".")
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}

@@ -144,7 +144,7 @@ type sshConfigOptions struct {
 	write, json  bool
 }
 
-func newSSHConfig(a *app, runF func(context.Context, *sshConfigOptions) error) *cobra.Command {
+func newSSHConfig(a *app) *cobra.Command {
 	o := &sshConfigOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "ssh-config [NAME...]",
@@ -167,9 +167,6 @@ lack it: give it a file with the key, --key-file.`,
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.names = list
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}

@@ -17,7 +17,7 @@ type startOptions struct {
 	diskOnly bool
 }
 
-func newStart(a *app, runF func(context.Context, *startOptions) error) *cobra.Command {
+func newStart(a *app) *cobra.Command {
 	o := &startOptions{}
 	cmd := &cobra.Command{
 		Use:     "start NAME...",
@@ -29,9 +29,6 @@ disk. A running VM stays unchanged.`,
 		Args:    args(1, -1, "which VM? warren start NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.names = list
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.start(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,

@@ -25,7 +25,7 @@ type stateOptions struct {
 	json   bool
 }
 
-func newState(a *app, runF func(context.Context, *stateOptions) error) *cobra.Command {
+func newState(a *app) *cobra.Command {
 	o := &stateOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "state NAME",
@@ -49,9 +49,6 @@ worker, database, browser, repl). --diff lists the differences between two VMs, 
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}

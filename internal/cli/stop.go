@@ -18,7 +18,7 @@ type stopOptions struct {
 	json  bool
 }
 
-func newStop(a *app, runF func(context.Context, *stopOptions) error) *cobra.Command {
+func newStop(a *app) *cobra.Command {
 	o := &stopOptions{}
 	cmd := &cobra.Command{
 		Use:     "stop NAME...",
@@ -30,9 +30,6 @@ what remains on the host and how to erase it.`,
 		Args:    args(1, -1, "which VM? warren stop NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.names = list
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.stop(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,

@@ -17,7 +17,7 @@ type storageOptions struct {
 	json bool
 }
 
-func newStorage(a *app, runF func(context.Context, *storageOptions) error) *cobra.Command {
+func newStorage(a *app) *cobra.Command {
 	o := &storageOptions{}
 	cmd := &cobra.Command{
 		Use:   "storage",
@@ -34,9 +34,6 @@ and what is free for them.`,
 		Example: "  warren storage\n  warren storage --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.storage(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -124,7 +121,7 @@ type pruneOptions struct {
 	json bool
 }
 
-func newPrune(a *app, runF func(context.Context, *pruneOptions) error) *cobra.Command {
+func newPrune(a *app) *cobra.Command {
 	o := &pruneOptions{}
 	cmd := &cobra.Command{
 		Use:   "prune",
@@ -136,9 +133,6 @@ The server does the same when necessary; this does it now. Accounts other than a
 		Example: "  warren prune --dry-run\n  warren prune --free 10G",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.prune(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

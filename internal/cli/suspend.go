@@ -17,7 +17,7 @@ type suspendOptions struct {
 	json  bool
 }
 
-func newSuspend(a *app, runF func(context.Context, *suspendOptions) error) *cobra.Command {
+func newSuspend(a *app) *cobra.Command {
 	o := &suspendOptions{}
 	cmd := &cobra.Command{
 		Use:   "suspend NAME...",
@@ -28,9 +28,6 @@ continues the same processes.`,
 		Args:    args(1, -1, "which VM? warren suspend NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.names = list
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.suspend(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,

@@ -16,7 +16,7 @@ import (
 
 func newToken(a *app) *cobra.Command {
 	return group("token", "Manage the tokens by which programs act as an identity", "  warren token create ci --ttl 24h\n  warren token ls ci",
-		newTokenCreate(a, nil), newTokenLs(a, nil), newTokenRevoke(a, nil))
+		newTokenCreate(a), newTokenLs(a), newTokenRevoke(a))
 }
 
 type tokenOptions struct {
@@ -26,7 +26,7 @@ type tokenOptions struct {
 	json     bool
 }
 
-func newTokenCreate(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
+func newTokenCreate(a *app) *cobra.Command {
 	o := &tokenOptions{}
 	cmd := &cobra.Command{
 		Use: "create IDENTITY", Short: "Make a token for an identity", Example: "  warren token create ci\n  warren token create ci --ttl 24h",
@@ -35,9 +35,6 @@ works wherever an API key does (WARREN_API_KEY), with the rights of the identity
 		Args: args(1, 1, "which identity? warren token create IDENTITY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.tokenCreate(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeIdentity,
@@ -72,16 +69,13 @@ func (a *app) tokenCreate(ctx context.Context, o *tokenOptions) error {
 	return nil
 }
 
-func newTokenLs(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
+func newTokenLs(a *app) *cobra.Command {
 	o := &tokenOptions{}
 	cmd := &cobra.Command{
 		Use: "ls IDENTITY", Short: "List the tokens of an identity", Example: "  warren token ls ci --json",
 		Args: args(1, 1, "which identity? warren token ls IDENTITY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.tokenLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeIdentity,
@@ -117,7 +111,7 @@ func (a *app) tokenLs(ctx context.Context, o *tokenOptions) error {
 	return nil
 }
 
-func newTokenRevoke(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
+func newTokenRevoke(a *app) *cobra.Command {
 	o := &tokenOptions{}
 	return a.changing(&cobra.Command{
 		Use: "revoke IDENTITY TOKEN...", Short: "Revoke tokens, and close their connections",
@@ -125,9 +119,6 @@ func newTokenRevoke(a *app, runF func(context.Context, *tokenOptions) error) *co
 		Args:    args(2, -1, "which identity, and which token? warren token revoke IDENTITY TOKEN..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.tokens = list[0], list[1:]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.endEach(o.tokens, "revoked", func(c *client.Client, id string) error { return c.RevokeToken(cmd.Context(), o.identity, id) })
 		},
 		ValidArgsFunction: a.completeIdentity,

@@ -28,7 +28,7 @@ type topOptions struct {
 	json  bool
 }
 
-func newTop(a *app, runF func(context.Context, *topOptions) error) *cobra.Command {
+func newTop(a *app) *cobra.Command {
 	o := &topOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "top NAME",
@@ -46,9 +46,6 @@ once. The command does not wake a VM: if it is suspended, the page says why.`,
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return o.run(cmd.Context())
 		},
 	}

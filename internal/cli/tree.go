@@ -21,7 +21,7 @@ type treeOptions struct {
 	json bool
 }
 
-func newTree(a *app, runF func(context.Context, *treeOptions) error) *cobra.Command {
+func newTree(a *app) *cobra.Command {
 	o := &treeOptions{}
 	cmd := &cobra.Command{
 		Use:   "tree [NAME]",
@@ -33,9 +33,6 @@ the VMs that run on them. A generation in parentheses has no memory any more, on
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if len(list) > 0 {
 				o.name = list[0]
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.tree(cmd.Context(), o)
 		},

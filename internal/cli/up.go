@@ -36,7 +36,7 @@ type upOptions struct {
 	labels       []string
 }
 
-func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command {
+func newUp(a *app) *cobra.Command {
 	o := &upOptions{}
 	cmd := &cobra.Command{
 		Use:   "up [IMAGE|DIR]",
@@ -58,9 +58,6 @@ run, if the disk runs short, the lowest priority first.`,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if len(list) == 1 {
 				o.source = list[0]
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.up(cmd.Context(), o)
 		},

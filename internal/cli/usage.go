@@ -20,7 +20,7 @@ type usageOptions struct {
 	form  string
 }
 
-func newUsage(a *app, runF func(context.Context, *usageOptions) error) *cobra.Command {
+func newUsage(a *app) *cobra.Command {
 	o := &usageOptions{}
 	cmd := &cobra.Command{
 		Use:   "usage [NAME...]",
@@ -37,9 +37,6 @@ Memory is the VM's size times its running time: 1 GiB-hour is 512 MiB for two ho
 			}
 			if err := wideOrPlain(o.form); err != nil {
 				return err
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.usage(cmd.Context(), o)
 		},

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"context"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/api"
 )
 
-func newVersion(a *app, runF func(context.Context, bool) error) *cobra.Command {
+func newVersion(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "version",
@@ -20,9 +19,6 @@ func newVersion(a *app, runF func(context.Context, bool) error) *cobra.Command {
 		Example: "  warren version\n  warren version --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), asJSON)
-			}
 			if asJSON {
 				return a.io.json(map[string]string{"version": api.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}

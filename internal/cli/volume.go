@@ -21,9 +21,9 @@ func newVolume(a *app) *cobra.Command {
   warren volume mount box --volume cache --guest /cache --rw
   warren volume unmount box /cache
   warren volume lock cache`,
-		newVolumeCreate(a, nil), newVolumeUnlock(a, nil), newVolumeLock(a, nil), newVolumeLs(a, nil), newVolumeInspect(a, nil),
-		newVolumeMount(a, nil), newVolumeUnmount(a, nil), newVolumeResize(a, nil), newVolumeRm(a, nil),
-		newVolumeSnapshot(a), newVolumeRollback(a, nil), newVolumeKey(a))
+		newVolumeCreate(a), newVolumeUnlock(a), newVolumeLock(a), newVolumeLs(a), newVolumeInspect(a),
+		newVolumeMount(a), newVolumeUnmount(a), newVolumeResize(a), newVolumeRm(a),
+		newVolumeSnapshot(a), newVolumeRollback(a), newVolumeKey(a))
 }
 
 // projectFlag names the project of a volume.
@@ -38,7 +38,7 @@ type volumeCreateOptions struct {
 	json                bool
 }
 
-func newVolumeCreate(a *app, runF func(context.Context, *volumeCreateOptions) error) *cobra.Command {
+func newVolumeCreate(a *app) *cobra.Command {
 	o := &volumeCreateOptions{}
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -50,9 +50,6 @@ give one. To add more ways to unlock it, use ` + "`warren volume key add`" + `.`
 		Args:    args(1, 1, "which name? warren volume create NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.volumeCreate(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -129,7 +126,7 @@ type volumeUnlockOptions struct {
 	json          bool
 }
 
-func newVolumeUnlock(a *app, runF func(context.Context, *volumeUnlockOptions) error) *cobra.Command {
+func newVolumeUnlock(a *app) *cobra.Command {
 	o := &volumeUnlockOptions{}
 	cmd := &cobra.Command{
 		Use:   "unlock NAME",
@@ -141,9 +138,6 @@ and when the server ends. VMs that have it mounted keep using it.`,
 		Args:    args(1, 1, "which volume? warren volume unlock NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.volumeUnlock(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVolumes,
@@ -191,7 +185,7 @@ type volumeLockOptions struct {
 	json          bool
 }
 
-func newVolumeLock(a *app, runF func(context.Context, *volumeLockOptions) error) *cobra.Command {
+func newVolumeLock(a *app) *cobra.Command {
 	o := &volumeLockOptions{}
 	cmd := &cobra.Command{
 		Use:   "lock NAME",
@@ -202,9 +196,6 @@ while a VM has the volume mounted; --force unmounts it first and kills the progr
 		Args:    args(1, 1, "which volume? warren volume lock NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -225,7 +216,7 @@ type volumeLsOptions struct {
 	json        bool
 }
 
-func newVolumeLs(a *app, runF func(context.Context, *volumeLsOptions) error) *cobra.Command {
+func newVolumeLs(a *app) *cobra.Command {
 	o := &volumeLsOptions{}
 	cmd := &cobra.Command{
 		Use: "ls [VM]", Short: "List volumes, or those that a VM has mounted",
@@ -234,9 +225,6 @@ func newVolumeLs(a *app, runF func(context.Context, *volumeLsOptions) error) *co
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if len(list) > 0 {
 				o.vm = list[0]
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.volumeLs(cmd.Context(), o)
 		},

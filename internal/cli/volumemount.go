@@ -26,7 +26,7 @@ type volumeMountOptions struct {
 	json                       bool
 }
 
-func newVolumeMount(a *app, runF func(context.Context, *volumeMountOptions) error) *cobra.Command {
+func newVolumeMount(a *app) *cobra.Command {
 	o := &volumeMountOptions{}
 	cmd := &cobra.Command{
 		Use:   "mount VM --volume NAME --guest PATH",
@@ -51,9 +51,6 @@ second. Its files belong to root in the VM. Forks get it read-only.`,
 			}
 			if o.volume == "" || o.guest == "" {
 				return usage("--volume and --guest are needed").WithHint("see `%s --help`", cmd.CommandPath())
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return a.volumeMount(cmd.Context(), o)
 		},
@@ -98,7 +95,7 @@ type volumeUnmountOptions struct {
 	force    bool
 }
 
-func newVolumeUnmount(a *app, runF func(context.Context, *volumeUnmountOptions) error) *cobra.Command {
+func newVolumeUnmount(a *app) *cobra.Command {
 	o := &volumeUnmountOptions{}
 	cmd := &cobra.Command{
 		Use: "unmount VM PATH", Short: "Unmount a volume or a directory of the host from a VM",
@@ -108,9 +105,6 @@ kills them. The volume stays unlocked.`,
 		Args:    args(2, 2, "which VM, and which path? warren volume unmount VM PATH"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.vm, o.path = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -132,16 +126,13 @@ type volumeOptions struct {
 	json                bool
 }
 
-func newVolumeInspect(a *app, runF func(context.Context, *volumeOptions) error) *cobra.Command {
+func newVolumeInspect(a *app) *cobra.Command {
 	o := &volumeOptions{}
 	cmd := &cobra.Command{
 		Use: "inspect NAME", Short: "Show all details of a volume, as JSON",
 		Example: "  warren volume inspect cache", Args: args(1, 1, "which volume? warren volume inspect NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -159,7 +150,7 @@ func newVolumeInspect(a *app, runF func(context.Context, *volumeOptions) error) 
 	return cmd
 }
 
-func newVolumeResize(a *app, runF func(context.Context, *volumeOptions) error) *cobra.Command {
+func newVolumeResize(a *app) *cobra.Command {
 	o := &volumeOptions{}
 	cmd := &cobra.Command{
 		Use: "resize NAME SIZE", Short: "Make a volume larger",
@@ -167,9 +158,6 @@ func newVolumeResize(a *app, runF func(context.Context, *volumeOptions) error) *
 		Example: "  warren volume resize cache 32G", Args: args(2, 2, "which volume, how large? warren volume resize NAME SIZE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.size = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			n, err := parseMiB("SIZE", o.size)
 			if err != nil {
 				return err
@@ -188,16 +176,13 @@ func newVolumeResize(a *app, runF func(context.Context, *volumeOptions) error) *
 	return cmd
 }
 
-func newVolumeRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
+func newVolumeRm(a *app) *cobra.Command {
 	var project string
 	cmd := &cobra.Command{
 		Use: "rm NAME...", Short: "Erase volumes",
 		Long:    "Erase unmounted volumes: first their keys, without which the data cannot be read, then their files.",
 		Example: "  warren volume rm cache", Args: args(1, -1, "which volume? warren volume rm NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			if runF != nil {
-				return runF(cmd.Context(), list)
-			}
 			return a.endEach(list, "erased", func(c *client.Client, name string) error { return c.RemoveVolume(cmd.Context(), project, name) })
 		},
 		ValidArgsFunction: a.completeVolumes,
@@ -208,7 +193,7 @@ func newVolumeRm(a *app, runF func(context.Context, []string) error) *cobra.Comm
 
 func newVolumeKey(a *app) *cobra.Command {
 	return group("key", "Manage the ways to unlock a volume", "  warren volume key add cache --passphrase\n  warren volume key rm cache ks-01234567",
-		newVolumeKeyAdd(a, nil), newVolumeKeyRm(a, nil), newVolumeKeyRotate(a, nil))
+		newVolumeKeyAdd(a), newVolumeKeyRm(a), newVolumeKeyRotate(a))
 }
 
 type volumeKeyOptions struct {
@@ -219,7 +204,7 @@ type volumeKeyOptions struct {
 	json            bool
 }
 
-func newVolumeKeyAdd(a *app, runF func(context.Context, *volumeKeyOptions) error) *cobra.Command {
+func newVolumeKeyAdd(a *app) *cobra.Command {
 	o := &volumeKeyOptions{}
 	cmd := &cobra.Command{
 		Use: "add VOLUME", Short: "Add a way to unlock a volume",
@@ -228,9 +213,6 @@ func newVolumeKeyAdd(a *app, runF func(context.Context, *volumeKeyOptions) error
 		Args:    args(1, 1, "which volume? warren volume key add VOLUME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.volume = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.volumeKeyAdd(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVolumes,
@@ -265,7 +247,7 @@ func (a *app) volumeKeyAdd(ctx context.Context, o *volumeKeyOptions) (err error)
 	return nil
 }
 
-func newVolumeKeyRm(a *app, runF func(context.Context, *volumeKeyOptions) error) *cobra.Command {
+func newVolumeKeyRm(a *app) *cobra.Command {
 	o := &volumeKeyOptions{}
 	cmd := &cobra.Command{
 		Use: "rm VOLUME KEY", Short: "Remove a way to unlock a volume",
@@ -273,9 +255,6 @@ func newVolumeKeyRm(a *app, runF func(context.Context, *volumeKeyOptions) error)
 		Example: "  warren volume key rm cache ks-01234567", Args: args(2, 2, "which key of which volume? warren volume key rm VOLUME KEY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.volume, o.slot = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -292,7 +271,7 @@ func newVolumeKeyRm(a *app, runF func(context.Context, *volumeKeyOptions) error)
 	return a.changing(cmd)
 }
 
-func newVolumeKeyRotate(a *app, runF func(context.Context, *volumeKeyOptions) error) *cobra.Command {
+func newVolumeKeyRotate(a *app) *cobra.Command {
 	o := &volumeKeyOptions{}
 	cmd := &cobra.Command{
 		Use: "rotate VOLUME", Short: "Give a volume a new key",
@@ -302,9 +281,6 @@ disk itself does not change.`,
 		Example: "  warren volume key rotate cache", Args: args(1, 1, "which volume? warren volume key rotate VOLUME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.volume = list[0]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			c, err := a.client()
 			if err != nil {
 				return err

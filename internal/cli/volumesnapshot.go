@@ -21,19 +21,16 @@ func newVolumeSnapshot(a *app) *cobra.Command {
 		`  warren volume snapshot create work --name before-upgrade
   warren volume snapshot ls work
   warren volume rollback work before-upgrade`,
-		newVolumeSnapshotCreate(a, nil), newVolumeSnapshotLs(a, nil), newVolumeSnapshotRm(a, nil))
+		newVolumeSnapshotCreate(a), newVolumeSnapshotLs(a), newVolumeSnapshotRm(a))
 }
 
 // volumeSnapshotCmd has the shared parts of the commands about a volume's
 // snapshots.
-func (a *app) volumeSnapshotCmd(o *volumeSnapshotOptions, cmd *cobra.Command, runF, run func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
+func (a *app) volumeSnapshotCmd(o *volumeSnapshotOptions, cmd *cobra.Command, run func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, list []string) error {
 		o.volume = list[0]
 		if len(list) > 1 {
 			o.snapshot = list[1]
-		}
-		if runF != nil {
-			return runF(cmd.Context(), o)
 		}
 		return run(cmd.Context(), o)
 	}
@@ -42,7 +39,7 @@ func (a *app) volumeSnapshotCmd(o *volumeSnapshotOptions, cmd *cobra.Command, ru
 	return cmd
 }
 
-func newVolumeSnapshotCreate(a *app, runF func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
+func newVolumeSnapshotCreate(a *app) *cobra.Command {
 	o := &volumeSnapshotOptions{}
 	cmd := a.volumeSnapshotCmd(o, &cobra.Command{
 		Use: "create VOLUME", Short: "Make a snapshot of a volume",
@@ -51,7 +48,7 @@ like the volume. A VM may have the volume mounted with --rw: the snapshot then h
 instant would leave, so everything that was synced. It is refused while VMs have the volume mounted read-only.`,
 		Example: "  warren volume snapshot create work\n  warren volume snapshot create work --name before-upgrade",
 		Args:    args(1, 1, "which volume? warren volume snapshot create VOLUME"),
-	}, runF, a.volumeSnapshotCreate)
+	}, a.volumeSnapshotCreate)
 	cmd.Flags().StringVar(&o.snapshot, "name", "", "name of the snapshot")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
@@ -73,13 +70,13 @@ func (a *app) volumeSnapshotCreate(ctx context.Context, o *volumeSnapshotOptions
 	return nil
 }
 
-func newVolumeSnapshotLs(a *app, runF func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
+func newVolumeSnapshotLs(a *app) *cobra.Command {
 	o := &volumeSnapshotOptions{}
 	cmd := a.volumeSnapshotCmd(o, &cobra.Command{
 		Use: "ls VOLUME", Short: "List the snapshots of a volume",
 		Example: "  warren volume snapshot ls work\n  warren volume snapshot ls work --json",
 		Args:    args(1, 1, "which volume? warren volume snapshot ls VOLUME"),
-	}, runF, a.volumeSnapshotLs)
+	}, a.volumeSnapshotLs)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -108,13 +105,13 @@ func (a *app) volumeSnapshotLs(ctx context.Context, o *volumeSnapshotOptions) er
 	return nil
 }
 
-func newVolumeSnapshotRm(a *app, runF func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
+func newVolumeSnapshotRm(a *app) *cobra.Command {
 	o := &volumeSnapshotOptions{}
 	return a.changing(a.volumeSnapshotCmd(o, &cobra.Command{
 		Use: "rm VOLUME SNAPSHOT", Short: "Delete a snapshot of a volume",
 		Example: "  warren volume snapshot rm work before-upgrade",
 		Args:    args(2, 2, "which volume, and which snapshot? warren volume snapshot rm VOLUME SNAPSHOT"),
-	}, runF, a.volumeSnapshotRm))
+	}, a.volumeSnapshotRm))
 }
 
 func (a *app) volumeSnapshotRm(ctx context.Context, o *volumeSnapshotOptions) error {
@@ -126,7 +123,7 @@ func (a *app) volumeSnapshotRm(ctx context.Context, o *volumeSnapshotOptions) er
 	return a.changedQuietly(err, change{Name: o.snapshot, Result: "removed"})
 }
 
-func newVolumeRollback(a *app, runF func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
+func newVolumeRollback(a *app) *cobra.Command {
 	o := &volumeSnapshotOptions{}
 	cmd := a.volumeSnapshotCmd(o, &cobra.Command{
 		Use: "rollback VOLUME [SNAPSHOT]", Short: "Put a volume back to a snapshot",
@@ -134,7 +131,7 @@ func newVolumeRollback(a *app, runF func(context.Context, *volumeSnapshotOptions
 kept as a snapshot, too, so that you can undo a rollback; the last four of these are kept.`,
 		Example: "  warren volume rollback work\n  warren volume rollback work before-upgrade",
 		Args:    args(1, 2, "which volume? warren volume rollback VOLUME [SNAPSHOT]"),
-	}, runF, a.volumeRollback)
+	}, a.volumeRollback)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }

@@ -24,7 +24,7 @@ type waitOptions struct {
 	json    bool
 }
 
-func newWait(a *app, runF func(context.Context, *waitOptions) error) *cobra.Command {
+func newWait(a *app) *cobra.Command {
 	o := &waitOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "wait NAME [PROCESS]",
@@ -53,9 +53,6 @@ connection that is closed at once.`,
 			}
 			if o.id != "" && o.port != "" {
 				return passing{usage("--port cannot be combined with a command").WithHint("wait for them one after the other")}
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
 			}
 			return passed(o.run(cmd.Context()))
 		},

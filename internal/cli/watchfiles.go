@@ -18,7 +18,7 @@ type watchFilesOptions struct {
 	json  bool
 }
 
-func newWatchFiles(a *app, runF func(context.Context, *watchFilesOptions) error) *cobra.Command {
+func newWatchFiles(a *app) *cobra.Command {
 	o := &watchFilesOptions{}
 	cmd := &cobra.Command{
 		Use:   "watch-files NAME [PATH...]",
@@ -33,9 +33,6 @@ until one of the paths is removed. The default PATH is the working directory.
 		Args: args(1, -1, "which VM? give its name or id; `warren ls` lists VMs"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.paths = list[0], list[1:]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
 			return a.watchFiles(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVM,
