@@ -165,6 +165,7 @@ func (w *world) fail(err error) (tries func() int) {
 func (w *world) loses(mute bool) {
 	lost := vm.Errorf(vm.Unavailable, "store", "the answer was lost")
 	if mute {
+		w.backend.Hold(true) // else an event may tell of the write before the caller gives up
 		w.backend.Silent = func(string) error { return lost }
 	}
 	w.backend.Fault = func(done bool, _ []ledger.Op) error {
@@ -178,6 +179,7 @@ func (w *world) loses(mute bool) {
 // answers ends fail and loses.
 func (w *world) answers() {
 	w.backend.Fault, w.backend.Silent = nil, nil
+	w.backend.Hold(false)
 }
 
 func callOf(t *testing.T, r *room, secret string) *vm.Call {

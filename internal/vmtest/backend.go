@@ -29,6 +29,7 @@ type Backend struct {
 	// guarded by mu
 	seq     int64
 	full    bool
+	held    bool                    // followers wait; see Hold
 	entries map[string]ledger.Entry // by kind and id
 	gone    int64                   // the last revision whose events are no longer kept
 	events  []ledger.Event
@@ -172,6 +173,16 @@ func (b *Backend) SetFull(full bool) {
 	b.full = full
 }
 
+// Hold sets whether followers wait for changes that were made already, as when the
+// network to the store is down. It works only in memory.
+func (b *Backend) Hold(held bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held = held
+	close(b.more)
+	b.more = make(chan struct{})
+}
+
 // Compact forgets all changes so far. Followers that have not received them get an error.
 func (b *Backend) Compact() {
 	b.mu.Lock()
@@ -231,6 +242,9 @@ func (f *backendFollower) Next(ctx context.Context) (ledger.Event, error) {
 func (f *backendFollower) fetch() (more <-chan struct{}, err error) {
 	f.b.mu.Lock()
 	defer f.b.mu.Unlock()
+	if f.b.held {
+		return f.b.more, nil
+	}
 	if f.after < f.b.gone {
 		return nil, vm.Errorf(vm.NotFound, "records", "changes this old are no longer kept").WithCode("REVISION_GONE", "oldest", f.b.gone)
 	}
