@@ -55,11 +55,3 @@ func (e *Engine) EmptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 	e.collectLater()
 	return nil
 }
-
-// ForgetAccount removes the records of an account's jobs and usage.
-func (e *Engine) ForgetAccount(ctx context.Context, id vm.AccountID) error {
-	if err := e.dropJobs(ctx, id, 0); err != nil {
-		return err
-	}
-	return e.cfg.Meter.Forget(ctx, id)
-}

@@ -36,6 +36,4 @@ func (e *Engine) receiptFor(ctx context.Context, op *operation, c *vm.Call, entr
 // maxAuditSubject bounds the bytes of a command or path in an audit record.
 const maxAuditSubject = 1024
 
-func clip(s string) string { return cutText(s, maxAuditSubject) }
-
-func cutText(s string, most int) string { return vm.Clip(s, most) }
+func clip(s string) string { return vm.Clip(s, maxAuditSubject) }

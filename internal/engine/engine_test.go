@@ -214,6 +214,15 @@ func nothingLeft(t *testing.T, s *vmtest.Site) {
 	}
 }
 
+func snapshotOf(t *testing.T, e *vmtest.House, c *vm.Call, ref, name string) vm.SnapshotID {
+	t.Helper()
+	g, err := e.Snapshot(t.Context(), c, ref, engine.SnapshotRequest{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Snapshot
+}
+
 // records returns every audit record.
 func records(t *testing.T, s *vmtest.Site) []vm.AuditRecord {
 	t.Helper()

@@ -4,9 +4,6 @@
 package engine
 
 import (
-	"encoding/json"
-	"slices"
-
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/vm"
 )
@@ -63,63 +60,4 @@ func fitTerminals(rec *vm.VM) {
 	rec.TerminalsOmitted += omitted
 }
 
-func short(s string) string { return cutText(s, maxTerminalText) }
-
-// Bounds of the record of a job.
-const (
-	maxJobBytes = 48 << 10
-	maxJobList  = 100  // of folders, volumes, snapshots, forks and copies each
-	maxJobNames = 8    // times as many receipts, and snapshots that are kept
-	maxJobText  = 256  // bytes of a path
-	maxJobWhy   = 1000 // bytes of a reason
-)
-
-// boundJob shortens what a job's record lists until it is no larger than it may
-// be, and says how much of which list was left out.
-func boundJob(job vm.Job) vm.Job {
-	for n := maxJobList; ; n /= 2 {
-		out := shortenJob(job, n)
-		if data, err := json.Marshal(out); err != nil || len(data) <= maxJobBytes || n == 0 {
-			return out
-		}
-	}
-}
-
-func shortenJob(job vm.Job, n int) vm.Job {
-	left, omitted := &job.Remains, map[string]int{}
-	left.Folders = firstOf(left.Folders, n, omitted, "folders")
-	for i := range left.Folders {
-		left.Folders[i].Host, left.Folders[i].Path = cutText(left.Folders[i].Host, maxJobText), cutText(left.Folders[i].Path, maxJobText)
-	}
-	left.Volumes = firstOf(left.Volumes, n, omitted, "volumes")
-	for i := range left.Volumes {
-		left.Volumes[i].Path = cutText(left.Volumes[i].Path, maxJobText)
-		left.Volumes[i].UsedBy = firstOf(left.Volumes[i].UsedBy, n, omitted, "usedBy")
-	}
-	left.Snapshots = firstOf(left.Snapshots, n, omitted, "snapshots")
-	left.Forks = firstOf(left.Forks, n, omitted, "forks")
-	left.Copies = firstOf(left.Copies, n, omitted, "copies")
-	for i := range left.Copies {
-		left.Copies[i].Path, left.Copies[i].To = cutText(left.Copies[i].Path, maxJobText), cutText(left.Copies[i].To, maxJobText)
-	}
-	left.Receipts = firstOf(left.Receipts, n*maxJobNames, omitted, "receipts")
-	job.KeptSnapshots = firstOf(job.KeptSnapshots, n*maxJobNames, omitted, "keptSnapshots")
-	job.Steps = slices.Clone(job.Steps)
-	for i := range job.Steps {
-		job.Steps[i].Why = cutText(job.Steps[i].Why, maxJobWhy)
-	}
-	if left.Omitted = omitted; len(omitted) == 0 {
-		left.Omitted = nil
-	}
-	return job
-}
-
-// firstOf returns a copy of the first n of a list, and adds up under a name how
-// many it leaves out.
-func firstOf[T any](list []T, n int, omitted map[string]int, name string) []T {
-	n = min(n, len(list))
-	if more := len(list) - n; more > 0 {
-		omitted[name] += more
-	}
-	return append(list[:0:0], list[:n]...)
-}
+func short(s string) string { return vm.Clip(s, maxTerminalText) }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/store"
@@ -60,39 +59,5 @@ func TestManyTerminals(t *testing.T) {
 	st, err := e.State(t.Context(), c, "box")
 	if err != nil || !strings.Contains(strings.Join(st.Problems, "\n"), "more that the guest named") {
 		t.Errorf("the state's problems are %q (%v), want that there are more terminals", st.Problems, err)
-	}
-}
-
-// TestLargeJob: a job's record has an ordinary size, however much was copied out of its
-// VM, and says what was left out.
-func TestLargeJob(t *testing.T) {
-	s, e, c := site(t)
-	ctx := t.Context()
-	v := create(t, e, c, engine.CreateRequest{Name: "box"})
-	for i := range 400 {
-		id, err := s.Audit.Begin(ctx, vm.AuditEntry{Op: vm.OpRead, VM: v.ID, Actor: c.Actor, Subject: fmt.Sprintf("/%d/%s", i, strings.Repeat("\x01", 900))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Audit.End(id, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	j, err := e.Done(ctx, c, "box", engine.DoneRequest{Label: "LARGE"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := size[vm.Job](t, s, "jobs"); n > store.MaxRecord {
-		t.Errorf("the record has %d bytes", n)
-	}
-	left := j.Remains
-	if len(left.Copies) == 0 || left.Omitted["copies"] != 400-len(left.Copies) || !strings.HasPrefix(left.Copies[0].Path, "/399/") {
-		t.Errorf("%d copies, omitted %v, the first %.20q", len(left.Copies), left.Omitted, left.Copies[0].Path)
-	}
-	if now, err := e.Remains(ctx, c, "box"); err != nil || len(now.Copies) != 400 {
-		t.Errorf("what remains itself: %d, %v", len(now.Copies), err)
-	}
-	if j.Ended.After(time.Now()) {
-		t.Errorf("the job ended at %v, which is to come", j.Ended)
 	}
 }

@@ -15,7 +15,6 @@ type tables struct {
 	builds  *ledger.Table[vm.BuildID, vm.Build]
 	holds   *ledger.Table[vm.HoldID, vm.Hold]
 	results *ledger.Table[vm.RequestID, Result]
-	jobs    *ledger.Table[vm.ID, vm.Job]
 }
 
 // Indexes of the tables.
@@ -56,10 +55,6 @@ func (e *Engine) newTables(l *ledger.Ledger) tables {
 			Name: "results", Key: func(r *Result) vm.RequestID { return r.Request }, Host: func(r *Result) *string { return &r.Host },
 			Limit: limitResults.of(func(r *Result) vm.AccountID { return r.Account }),
 			Index: map[string]func(*Result) []string{byAccount: func(r *Result) []string { return []string{string(r.Account)} }},
-		}),
-		jobs: ledger.Add(l, ledger.Kind[vm.ID, vm.Job]{
-			Name: "jobs", Key: func(j *vm.Job) vm.ID { return j.VM }, Host: func(j *vm.Job) *string { return &j.Host },
-			Index: map[string]func(*vm.Job) []string{byAccount: func(j *vm.Job) []string { return []string{string(j.Account)} }},
 		}),
 	}
 }

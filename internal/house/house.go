@@ -14,6 +14,7 @@ import (
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/inside"
+	"github.com/warren-vm/warren/internal/job"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/meter"
@@ -50,6 +51,7 @@ type House struct {
 	Engine  *engine.Engine
 	Inside  *inside.Inside
 	Names   *names.Names
+	Job     *job.Job
 
 	opened []func(context.Context) error // closes what was opened, in the order of the opening
 }
@@ -85,6 +87,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
 	h.Engine = engine.New(c.Config)
+	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }
@@ -109,7 +112,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Empty: h.Engine.EmptyAccount,
-		Forget: []func(context.Context, vm.AccountID) error{h.Names.Forget, h.Engine.ForgetAccount},
+		Forget: []func(context.Context, vm.AccountID) error{h.Names.Forget, h.Job.Forget, h.Meter.Forget},
 	})
 	if err != nil {
 		return err

@@ -5,7 +5,7 @@ package httpd
 
 import (
 	"github.com/warren-vm/warren/api"
-	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/job"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -20,7 +20,7 @@ func (s *server) retentionRoutes() []route {
 }
 
 func (s *server) remains(q *request) error {
-	r, err := s.Engine.Remains(q.Context(), q.call, q.ref())
+	r, err := s.Job.Remains(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
@@ -32,16 +32,16 @@ func (s *server) done(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	job, err := s.Engine.Done(q.Context(), q.call, q.ref(), engine.DoneRequest(in))
+	record, err := s.Job.Done(q.Context(), q.call, q.ref(), job.DoneRequest(in))
 	if err != nil {
 		return err
 	}
-	job.Host = "" // the server's id is only for the record
-	return q.ok(job)
+	record.Host = "" // the server's id is only for the record
+	return q.ok(record)
 }
 
 func (s *server) jobs(q *request) error {
-	l, err := s.Engine.Jobs(q.Context(), q.call)
+	l, err := s.Job.Jobs(q.Context(), q.call)
 	if err != nil {
 		return err
 	}

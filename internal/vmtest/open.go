@@ -13,6 +13,7 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/internal/inside"
+	"github.com/warren-vm/warren/internal/job"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/meter"
@@ -74,6 +75,7 @@ type House struct {
 	*inside.Inside
 	*vault.Vault
 	*names.Names
+	*job.Job
 	Rooms *house.House
 }
 
@@ -88,7 +90,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Rooms: h}, nil
+	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Rooms: h}, nil
 }
 
 // Close closes the rooms.

@@ -1,22 +1,26 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package job_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/job"
+	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
-func done(t *testing.T, e *vmtest.House, c *vm.Call, ref string, r engine.DoneRequest) vm.Job {
+func done(t *testing.T, e *vmtest.House, c *vm.Call, ref string, r job.DoneRequest) vm.Job {
 	t.Helper()
 	j, err := e.Done(t.Context(), c, ref, r)
 	if err != nil {
@@ -32,15 +36,6 @@ func steps(j vm.Job) string {
 		out = append(out, s.Step+"="+string(s.State))
 	}
 	return strings.Join(out, " ")
-}
-
-func snapshotOf(t *testing.T, e *vmtest.House, c *vm.Call, ref, name string) vm.SnapshotID {
-	t.Helper()
-	g, err := e.Snapshot(t.Context(), c, ref, engine.SnapshotRequest{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g.Snapshot
 }
 
 // TestDone goes through the list in two parts: what the first leaves open the
@@ -68,14 +63,14 @@ func TestDone(t *testing.T) {
 	if _, _, err := e.CreateToken(t.Context(), c, string(i.ID), access.TokenRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	j := done(t, e, c, "box", engine.DoneRequest{})
+	j := done(t, e, c, "box", job.DoneRequest{})
 	if want := "compute=open volumes=none mounts=none snapshots=open credentials=open receipts=done logs=open remains=done"; steps(j) != want || j.Complete {
 		t.Errorf("nothing decided: %s", steps(j))
 	}
 	if stateOf(t, e, c, "box") != vm.Running {
 		t.Error("it did what nobody had decided")
 	}
-	j = done(t, e, c, "box", engine.DoneRequest{Label: "TICKET-7", Retention: vm.RetainSuspend, DropSnapshots: []vm.SnapshotID{first}, RevokeTokens: true, LogsReviewed: true})
+	j = done(t, e, c, "box", job.DoneRequest{Label: "TICKET-7", Retention: vm.RetainSuspend, DropSnapshots: []vm.SnapshotID{first}, RevokeTokens: true, LogsReviewed: true})
 	if want := "compute=done volumes=none mounts=none snapshots=open credentials=open receipts=done logs=done remains=done"; steps(j) != want {
 		t.Errorf("half of it: %s", steps(j))
 	}
@@ -91,7 +86,7 @@ func TestDone(t *testing.T) {
 	if l := j.Remains.Copies; len(l) != 1 || l[0].Path != "/work/result" {
 		t.Errorf("the copies %+v remain, want that of /work/result", l)
 	}
-	j = done(t, e, c, "box", engine.DoneRequest{KeepSnapshots: true, Rotated: true})
+	j = done(t, e, c, "box", job.DoneRequest{KeepSnapshots: true, Rotated: true})
 	if !j.Complete || j.Label != "TICKET-7" || j.Retention != vm.RetainSuspend {
 		t.Errorf("all of it: %s, %+v", steps(j), j)
 	}
@@ -103,16 +98,16 @@ func TestDone(t *testing.T) {
 	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if j = done(t, e, c, "box", engine.DoneRequest{}); j.Complete || !strings.Contains(steps(j), "logs=open") || !strings.Contains(steps(j), "credentials=open") {
+	if j = done(t, e, c, "box", job.DoneRequest{}); j.Complete || !strings.Contains(steps(j), "logs=open") || !strings.Contains(steps(j), "credentials=open") {
 		t.Errorf("used again: %s", steps(j))
 	}
-	j = done(t, e, c, "box", engine.DoneRequest{Retention: vm.RetainNothing, DropSnapshots: []vm.SnapshotID{second}})
+	j = done(t, e, c, "box", job.DoneRequest{Retention: vm.RetainNothing, DropSnapshots: []vm.SnapshotID{second}})
 	if !strings.HasPrefix(steps(j), "compute=done") || !strings.Contains(steps(j), "logs=none") || j.Remains.State != "" || len(j.Remains.Snapshots) != 0 {
 		t.Errorf("destroyed: %s %+v", steps(j), j.Remains)
 	}
 	closeEngine(t, e)
 	e, c = open(t, s)
-	if j = done(t, e, c, string(v.ID), engine.DoneRequest{Rotated: true}); !j.Complete || j.Name != "box" {
+	if j = done(t, e, c, string(v.ID), job.DoneRequest{Rotated: true}); !j.Complete || j.Name != "box" {
 		t.Errorf("by the id of what is gone: %s %+v", steps(j), j)
 	}
 	if l, err := e.Jobs(t.Context(), c); err != nil || len(l) != 1 || l[0].VM != v.ID || !l[0].Complete {
@@ -130,7 +125,7 @@ func TestDoneStopsWhatSleeps(t *testing.T) {
 	if _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if j := done(t, e, c, "box", engine.DoneRequest{Retention: vm.RetainStop}); j.Remains.State != vm.Stopped {
+	if j := done(t, e, c, "box", job.DoneRequest{Retention: vm.RetainStop}); j.Remains.State != vm.Stopped {
 		t.Errorf("it is %s", j.Remains.State)
 	}
 }
@@ -141,7 +136,7 @@ func TestDoneRefused(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	create(t, e, c, engine.CreateRequest{Name: "other"})
 	theirs := snapshotOf(t, e, c, "other", "theirs")
-	for name, r := range map[string]engine.DoneRequest{
+	for name, r := range map[string]job.DoneRequest{
 		"retention": {Retention: "burn"},
 		"label":     {Label: strings.Repeat("x", 300), Retention: vm.RetainNothing},
 		"another's": {DropSnapshots: []vm.SnapshotID{theirs}, Retention: vm.RetainNothing},
@@ -150,14 +145,14 @@ func TestDoneRefused(t *testing.T) {
 			t.Errorf("the request %q gives %v, want it invalid", name, err)
 		}
 	}
-	if _, err := e.Done(t.Context(), c, "box", engine.DoneRequest{DropSnapshots: []vm.SnapshotID{"sc-nothing"}}); vm.KindOf(err) != vm.NotFound {
+	if _, err := e.Done(t.Context(), c, "box", job.DoneRequest{DropSnapshots: []vm.SnapshotID{"sc-nothing"}}); vm.KindOf(err) != vm.NotFound {
 		t.Errorf("no such snapshot: %v", err)
 	}
-	if _, err := e.Done(t.Context(), c, "nobody", engine.DoneRequest{}); vm.KindOf(err) != vm.NotFound {
+	if _, err := e.Done(t.Context(), c, "nobody", job.DoneRequest{}); vm.KindOf(err) != vm.NotFound {
 		t.Errorf("no such VM: %v", err)
 	}
 	identity := &vm.Call{Actor: vm.Actor{Account: c.Actor.Account, Identity: "i"}}
-	if _, err := e.Done(t.Context(), identity, "box", engine.DoneRequest{}); vm.KindOf(err) != vm.Denied {
+	if _, err := e.Done(t.Context(), identity, "box", job.DoneRequest{}); vm.KindOf(err) != vm.Denied {
 		t.Errorf("an identity: %v", err)
 	}
 	if stateOf(t, e, c, "box") != vm.Running {
@@ -203,69 +198,19 @@ func TestRemains(t *testing.T) {
 	}
 }
 
-// TestShred: the key of what was sealed is gone with the VM, and what is readable
-// anyway is named: what was never sealed, and what somebody needs.
-func TestShred(t *testing.T) {
-	s, e, c := site(t)
-	for _, n := range []string{"cold", "plain"} {
-		create(t, e, c, engine.CreateRequest{Name: n})
-		if _, err := e.Suspend(t.Context(), c, n, engine.SuspendRequest{Cold: n == "cold"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	keys := func() (n int) {
-		l, err := vmtest.Stored[vm.Generation](s.Backend, "generations")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, g := range l {
-			if len(g.SealKey) > 0 {
-				n++
-			}
-		}
-		return n
-	}
-	if keys() != 1 {
-		t.Fatalf("%d keys before", keys())
-	}
-	v, out, err := e.Shred(t.Context(), c, "cold")
-	if err != nil || v.Name != "cold" || len(out.Unreadable) != 1 || !strings.Contains(out.Unreadable[0], string(v.Generation)) || keys() != 0 {
-		t.Errorf("%+v %v, %d keys", out, err, keys())
-	}
-	all := strings.Join(out.Readable, "\n")
-	if !strings.Contains(all, "its disk: it was never encrypted") {
-		t.Errorf("the disk is not said to stay readable: %s", all)
-	}
-	if strings.Contains(all, "memory of") {
-		t.Errorf("the shredded memory is said to stay readable: %s", all)
-	}
-	create(t, e, c, engine.CreateRequest{Name: "kept"})
-	snap := snapshotOf(t, e, c, "kept", "mark")
-	if _, out, err = e.Shred(t.Context(), c, "kept"); err != nil || len(out.Unreadable) != 0 || !strings.Contains(strings.Join(out.Readable, "\n"), "warren snapshot rm "+string(snap)) {
-		t.Errorf("with a snapshot: %+v %v", out, err)
-	}
-	if v, out, err = e.Shred(t.Context(), c, "plain"); err != nil || len(out.Unreadable) != 0 || !strings.Contains(strings.Join(out.Readable, "\n"), "memory of "+string(v.Generation)) {
-		t.Errorf("never sealed: %+v %v", out, err)
-	}
-	nothingLeft(t, s)
-	if _, _, err := e.Shred(t.Context(), c, "nobody"); vm.KindOf(err) != vm.NotFound {
-		t.Errorf("shredding an unknown VM gives %v, want that it is not found", err)
-	}
-}
-
 // TestDoneVolumes: the volumes and folders that a VM worked in are closed with
 // its job, one that another VM works in stays open and is named.
 //
 // 003-36, 003-37
 func TestDoneVolumes(t *testing.T) {
 	s, e, c := site(t)
-	s.Folders.Put(plainDir, false)
+	s.Folders.Put("/srv/plain", false)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
 	create(t, e, c, engine.CreateRequest{Name: "other"})
 	for _, name := range []string{"work", "left", "shared"} {
 		newVolume(t, e, c, name)
 		unlock(t, e, c, name)
-		mount(t, e, c, "box", mountOf(name, "/"+name))
+		mount(t, e, c, "box", name, "/"+name)
 	}
 	if err := e.Unmount(t.Context(), c, "box", "/left", false); err != nil {
 		t.Fatal(err)
@@ -273,17 +218,19 @@ func TestDoneVolumes(t *testing.T) {
 	if err := e.Unmount(t.Context(), c, "box", "/shared", false); err != nil {
 		t.Fatal(err)
 	}
-	mount(t, e, c, "other", mountOf("shared", "/data"))
-	foldered(t, e, c, "box", fixture(plainDir, "/fixture", false))
-	j := done(t, e, c, "box", engine.DoneRequest{})
+	mount(t, e, c, "other", "shared", "/data")
+	if _, err := e.MountFolder(t.Context(), c, "box", engine.FolderRequest{Host: "/srv/plain", Path: "/fixture", Fixture: true}); err != nil {
+		t.Fatal(err)
+	}
+	j := done(t, e, c, "box", job.DoneRequest{})
 	if got := steps(j); !strings.Contains(got, "volumes=open mounts=open") || len(j.Remains.Volumes) != 3 || len(j.Remains.Folders) != 1 {
 		t.Errorf("nothing decided: %s %+v", got, j.Remains.Volumes)
 	}
-	j = done(t, e, c, "box", engine.DoneRequest{LockVolumes: true})
+	j = done(t, e, c, "box", job.DoneRequest{LockVolumes: true})
 	if got := steps(j); !strings.Contains(got, "volumes=open mounts=done") || len(j.Remains.Folders) != 0 {
 		t.Errorf("unmounted: %s %+v", got, j.Remains.Folders)
 	}
-	j = done(t, e, c, "box", engine.DoneRequest{LockVolumes: true, Retention: vm.RetainNothing})
+	j = done(t, e, c, "box", job.DoneRequest{LockVolumes: true, Retention: vm.RetainNothing})
 	if got := steps(j); !strings.Contains(got, "volumes=open mounts=done") || !strings.Contains(fmt.Sprint(j.Steps), "default/shared (in use by other)") {
 		t.Errorf("one is in use: %+v", j.Steps)
 	}
@@ -293,7 +240,49 @@ func TestDoneVolumes(t *testing.T) {
 	if _, err := e.Delete(t.Context(), c, "other"); err != nil {
 		t.Fatal(err)
 	}
-	if j = done(t, e, c, string(v.ID), engine.DoneRequest{LockVolumes: true}); !strings.Contains(steps(j), "volumes=done mounts=done") {
+	if j = done(t, e, c, string(v.ID), job.DoneRequest{LockVolumes: true}); !strings.Contains(steps(j), "volumes=done mounts=done") {
 		t.Errorf("of a VM that is gone: %+v", j.Steps)
+	}
+}
+
+// TestLargeJob: a job's record has an ordinary size, whatever was copied out of
+// its VM and made of it, and says what is not in it.
+func TestLargeJob(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	for i := range 400 {
+		id, err := s.Audit.Begin(ctx, vm.AuditEntry{Op: vm.OpRead, VM: v.ID, Actor: c.Actor, Subject: fmt.Sprintf("/%d/%s", i, strings.Repeat("\x01", 900))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Audit.End(id, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j, err := e.Done(ctx, c, "box", job.DoneRequest{Label: "LARGE"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := vmtest.Stored[vm.Job](s.Backend, "jobs")
+	if err != nil || len(stored) != 1 {
+		t.Fatalf("%d jobs are stored, %v", len(stored), err)
+	}
+	data, err := json.Marshal(stored[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(data) > store.MaxRecord {
+		t.Errorf("the record has %d bytes", len(data))
+	}
+	left := j.Remains
+	if len(left.Copies) == 0 || left.Omitted["copies"] != 400-len(left.Copies) || !strings.HasPrefix(left.Copies[0].Path, "/399/") {
+		t.Errorf("%d copies, omitted %v, the first %.20q", len(left.Copies), left.Omitted, left.Copies[0].Path)
+	}
+	if now, err := e.Remains(ctx, c, "box"); err != nil || len(now.Copies) != 400 {
+		t.Errorf("what remains itself: %d, %v", len(now.Copies), err)
+	}
+	if j.Ended.After(time.Now()) {
+		t.Error(j.Ended)
 	}
 }
