@@ -64,7 +64,6 @@ type Settings struct {
 	ReseatAbove    int64         // bytes of private memory at a capture above which a VM gets a new base; default 128 MiB
 	ColdAfter      time.Duration // memory of VMs suspended for longer is compressed and encrypted; default 24 h
 	RunnerGrace    time.Duration // time after which a one-shot VM without a runner is deleted; default 30 s
-	ResultsKept    time.Duration // how long answers of background requests are kept; default 1 h
 	Pool           int           // warm machines kept for each image and size; 0 = none
 	PoolAge        time.Duration // maximum age of a warm machine; default 1 h
 	RecoverWait    time.Duration // time for the recovery of VMs before the server answers without them; default 10 s
@@ -86,7 +85,6 @@ func (s Settings) withDefaults() Settings {
 		s.ReseatAbove = 128 << 20
 	}
 	def(&s.RunnerGrace, 30*time.Second)
-	def(&s.ResultsKept, time.Hour)
 	def(&s.PoolAge, time.Hour)
 	def(&s.RecoverWait, 10*time.Second)
 	if s.DefaultNetwork == "" {

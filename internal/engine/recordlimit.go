@@ -10,13 +10,11 @@ import (
 
 // The limits are far above what anybody needs, and so low that one account
 // cannot fill the store. What is not here is bounded by what it belongs to:
-// holds by VMs, usage and jobs by what is kept of them, domains and mappings by
-// their own limits.
+// holds by VMs.
 var (
 	limitVMs         = limit[vm.VM]{10_000, "VMs", "delete some (`warren rm NAME`)", "TOTAL_VM_LIMIT_EXCEEDED"}
 	limitGenerations = limit[vm.Generation]{20_000, "generations", "delete snapshots (`warren snapshot rm NAME`) or VMs", "SNAPSHOT_LIMIT_EXCEEDED"}
 	limitBuilds      = limit[vm.Build]{2000, "builds of the last 30 days", "wait until older ones are forgotten", ""}
-	limitResults     = limit[Result]{500, "background requests of the last hour", "wait for the answer instead", ""}
 )
 
 // limit is how many records of one kind an account may have, whatever its quota

@@ -44,10 +44,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.cfg.Journal.ClosePending(ctx); err != nil {
 		return err
 	}
-	if err := e.endBuilds(ctx); err != nil {
-		return err
-	}
-	return e.sweepAnswers()
+	return e.endBuilds(ctx)
 }
 
 // recoverWidth is how many VMs are recovered at a time. A VM that takes longer than

@@ -10,18 +10,16 @@ import (
 
 // tables are the records that only the engine writes.
 type tables struct {
-	vms     *ledger.Table[vm.ID, vm.VM]
-	gens    *ledger.Table[vm.GenerationID, vm.Generation]
-	builds  *ledger.Table[vm.BuildID, vm.Build]
-	holds   *ledger.Table[vm.HoldID, vm.Hold]
-	results *ledger.Table[vm.RequestID, Result]
+	vms    *ledger.Table[vm.ID, vm.VM]
+	gens   *ledger.Table[vm.GenerationID, vm.Generation]
+	builds *ledger.Table[vm.BuildID, vm.Build]
+	holds  *ledger.Table[vm.HoldID, vm.Hold]
 }
 
 // Indexes of the tables.
 const (
-	byVM      = "vm"
-	byAccount = "account"
-	byName    = "name" // of VMs; see nameKey
+	byVM   = "vm"
+	byName = "name" // of VMs; see nameKey
 )
 
 // nameKey is a value of the index byName. A VM has two: one with its account and one
@@ -50,11 +48,6 @@ func (e *Engine) newTables(l *ledger.Ledger) tables {
 		holds: ledger.Add(l, ledger.Kind[vm.HoldID, vm.Hold]{
 			Name: "holds", Key: func(h *vm.Hold) vm.HoldID { return h.ID }, Host: func(h *vm.Hold) *string { return &h.Host },
 			Index: map[string]func(*vm.Hold) []string{byVM: func(h *vm.Hold) []string { return []string{string(h.VM)} }},
-		}),
-		results: ledger.Add(l, ledger.Kind[vm.RequestID, Result]{
-			Name: "results", Key: func(r *Result) vm.RequestID { return r.Request }, Host: func(r *Result) *string { return &r.Host },
-			Limit: limitResults.of(func(r *Result) vm.AccountID { return r.Account }),
-			Index: map[string]func(*Result) []string{byAccount: func(r *Result) []string { return []string{string(r.Account)} }},
 		}),
 	}
 }

@@ -84,22 +84,3 @@ type HostInfo struct {
 	Pool     PoolInfo
 	Warnings []string
 }
-
-// Result is the stored answer of a background request.
-type Result struct {
-	Request vm.RequestID `json:"id"`
-	Account vm.AccountID `json:"account"`
-	Done    bool         `json:"done"`
-	Status  int          `json:"status,omitempty"` // HTTP status of the answer
-	Body    []byte       `json:"body,omitempty"`   // stored in a file; an older warren stored it here
-	Bytes   int64        `json:"bytes,omitempty"`  // of the file; 0 = there is none
-	Logs    []ResultLog  `json:"logs,omitempty"`
-	Created time.Time    `json:"created"`
-	Host    string       `json:"host,omitempty"` // id of the server that wrote it; "" = an older warren
-}
-
-// ResultLog is one progress line of a background request.
-type ResultLog struct {
-	Timestamp time.Time `json:"timestamp"`
-	Message   string    `json:"message"`
-}

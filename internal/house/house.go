@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/access"
+	"github.com/warren-vm/warren/internal/answers"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/job"
@@ -52,6 +53,7 @@ type House struct {
 	Inside  *inside.Inside
 	Names   *names.Names
 	Job     *job.Job
+	Answers *answers.Answers
 
 	opened []func(context.Context) error // closes what was opened, in the order of the opening
 }
@@ -88,6 +90,7 @@ func build(ctx context.Context, c *Config) *House {
 	c.Config.Names = h.Names
 	h.Engine = engine.New(c.Config)
 	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now})
+	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }
@@ -112,8 +115,11 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Empty: h.Engine.EmptyAccount,
-		Forget: []func(context.Context, vm.AccountID) error{h.Names.Forget, h.Job.Forget, h.Meter.Forget},
+		Forget: []func(context.Context, vm.AccountID) error{h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
 	})
+	if err == nil {
+		err = h.Answers.Open()
+	}
 	if err != nil {
 		return err
 	}

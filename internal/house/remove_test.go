@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/warren-vm/warren/internal/access"
+	"github.com/warren-vm/warren/internal/answers"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/job"
 	"github.com/warren-vm/warren/internal/vault"
@@ -20,7 +22,7 @@ import (
 
 // ofAccount are the kinds of record that go with their account.
 var ofAccount = []string{
-	"accounts", "keys", "identities", "tokens", "vm-permissions", "vms", "holds", "volumes", "domains", "mappings", "usage", "jobs",
+	"accounts", "keys", "identities", "tokens", "vm-permissions", "vms", "holds", "volumes", "domains", "mappings", "usage", "jobs", "results",
 }
 
 // countRecords counts the records of a kind that name an account.
@@ -70,6 +72,7 @@ func furnish(t *testing.T, h *vmtest.House, dns *vmtest.DNS, admin *vm.Call, nam
 	must(t, err)
 	_, err = h.MapDomain(ctx, c, "www."+d.Name, "box", 80)
 	must(t, err)
+	must(t, h.SaveResult(ctx, c, answers.Result{Request: vm.NewRequestID(), Done: true, Body: []byte("{}")}))
 	_, err = h.Done(ctx, c, "box", job.DoneRequest{Label: name})
 	must(t, err)
 	return c
@@ -130,6 +133,11 @@ func TestRemoveAccount(t *testing.T) {
 		if u.Account == gone.Actor.Account {
 			t.Errorf("the usage of the removed account is listed: %+v", u)
 		}
+	}
+	files, err := os.ReadDir(s.Dir.Answers())
+	must(t, err)
+	if len(files) != 1 {
+		t.Errorf("%d files of answers are left, want the other account's one", len(files))
 	}
 	if _, err := h.VerifyDomain(t.Context(), kept, "gone.example"); err != nil {
 		t.Errorf("another account cannot have the domain: %v", err)

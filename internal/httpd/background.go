@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/api"
-	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/answers"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -24,7 +24,7 @@ func (s *server) inBackground(q *request, after time.Duration, do work) error {
 	if s.Lifetime != nil {
 		stop = context.AfterFunc(s.Lifetime, cancel)
 	}
-	done, detached := make(chan outcome, 1), make(chan engine.Result, 1)
+	done, detached := make(chan outcome, 1), make(chan answers.Result, 1)
 	s.background.Go(func() {
 		defer cancel()
 		defer stop()
@@ -42,10 +42,10 @@ func (s *server) inBackground(q *request, after time.Duration, do work) error {
 		return q.replay(out, call.Receipt)
 	case <-timer.C:
 	}
-	began := engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request keeps running in the background"}
-	rec := engine.Result{Request: call.Request, Account: call.Actor.Account, Created: began.Timestamp, Logs: []engine.ResultLog{began}}
+	began := answers.ResultLog{Timestamp: time.Now().UTC(), Message: "the request keeps running in the background"}
+	rec := answers.Result{Request: call.Request, Account: call.Actor.Account, Created: began.Timestamp, Logs: []answers.ResultLog{began}}
 	kept := *q.call
-	if err := s.Engine.SaveResult(context.WithoutCancel(q.Context()), &kept, rec); err != nil {
+	if err := s.Answers.SaveResult(context.WithoutCancel(q.Context()), &kept, rec); err != nil {
 		// Without a record nobody could fetch the answer, so the caller waits for it.
 		s.Log.Warn("no record of a background request", "request", call.Request, "err", err)
 		return q.replay(<-done, call.Receipt)
@@ -81,14 +81,14 @@ func (s *server) carryOut(ctx context.Context, c *vm.Call, ref string, do work) 
 }
 
 // keep stores an answer for later requests.
-func (s *server) keep(ctx context.Context, c *vm.Call, ref string, rec engine.Result, out outcome) {
+func (s *server) keep(ctx context.Context, c *vm.Call, ref string, rec answers.Result, out outcome) {
 	rec.Done, rec.Status, rec.Body = true, out.status, out.body
-	rec.Logs = append(rec.Logs, engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request has ended"})
-	err := s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
+	rec.Logs = append(rec.Logs, answers.ResultLog{Timestamp: time.Now().UTC(), Message: "the request has ended"})
+	err := s.Answers.SaveResult(context.WithoutCancel(ctx), c, rec)
 	if vm.KindOf(err) == vm.Limit { // the work is done: the stored answer says at least that
 		rec.Status = api.Status(err)
 		rec.Body, _ = json.Marshal(s.errorBody(ctx, err, c, ref)) // only strings and numbers: cannot fail
-		err = s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
+		err = s.Answers.SaveResult(context.WithoutCancel(ctx), c, rec)
 	}
 	if err != nil {
 		s.Log.Error("a background answer is lost", "request", c.Request, "err", err)
@@ -107,7 +107,7 @@ func (q *request) replay(out outcome, receipt string) error {
 // answerOf replays the answer of a background request.
 func (s *server) answerOf(q *request) error {
 	id := vm.RequestID(q.values["request"])
-	r, err := s.Engine.Result(q.Context(), q.call, id)
+	r, err := s.Answers.Result(q.Context(), q.call, id)
 	if err != nil {
 		// The code matters: the SDK polls forever on an error with an unknown code.
 		return vm.Errorf(vm.NotFound, string(id), "no such background request, or it is over an hour old").WithCode("NOT_FOUND")
@@ -122,7 +122,7 @@ func (s *server) answerOf(q *request) error {
 func (s *server) logs(q *request) error {
 	out := api.Logs{Logs: []api.LogLine{}}
 	if id := q.query().Get("requestId"); id != "" {
-		if r, err := s.Engine.Result(q.Context(), q.call, vm.RequestID(id)); err == nil {
+		if r, err := s.Answers.Result(q.Context(), q.call, vm.RequestID(id)); err == nil {
 			for _, l := range r.Logs {
 				out.Logs = append(out.Logs, api.LogLine{Message: l.Message, Timestamp: l.Timestamp})
 			}

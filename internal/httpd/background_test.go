@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/api"
-	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/answers"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -129,7 +129,7 @@ func TestStopUndoes(t *testing.T) {
 // one, instead of never. One that is larger than a record is kept.
 func TestBackgroundTooLarge(t *testing.T) {
 	b := newBench(t)
-	rec := engine.Result{Request: "rq-large", Account: b.call.Actor.Account, Created: time.Now()}
+	rec := answers.Result{Request: "rq-large", Account: b.call.Actor.Account, Created: time.Now()}
 	if err := b.engine.SaveResult(t.Context(), b.call, rec); err != nil {
 		t.Fatal(err)
 	}

@@ -245,8 +245,8 @@ func TestDoneVolumes(t *testing.T) {
 	}
 }
 
-// TestLargeJob: a job's record has an ordinary size, whatever was copied out of
-// its VM and made of it, and says what is not in it.
+// TestLargeJob: a job's record has an ordinary size, however much was copied out of its
+// VM, and says what was left out.
 func TestLargeJob(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

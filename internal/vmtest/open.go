@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/warren-vm/warren/internal/access"
+	"github.com/warren-vm/warren/internal/answers"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/internal/inside"
@@ -76,6 +77,7 @@ type House struct {
 	*vault.Vault
 	*names.Names
 	*job.Job
+	*answers.Answers
 	Rooms *house.House
 }
 
@@ -90,7 +92,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Rooms: h}, nil
+	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Answers: h.Answers, Rooms: h}, nil
 }
 
 // Close closes the rooms.
