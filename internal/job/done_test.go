@@ -283,6 +283,6 @@ func TestLargeJob(t *testing.T) {
 		t.Errorf("what remains itself: %d, %v", len(now.Copies), err)
 	}
 	if j.Ended.After(time.Now()) {
-		t.Error(j.Ended)
+		t.Errorf("the job ended at %v, which is to come", j.Ended)
 	}
 }
