@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/monitor"
 	"github.com/warren-vm/warren/internal/qemu"
-	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -82,22 +80,12 @@ func keepRunning(ctx context.Context, dir layout.Dir, n int) (stop func() error,
 	if err != nil {
 		return stop, err
 	}
-	sockets, err := os.MkdirTemp("", "wb-")
+	vms, done, err := openRecords(ctx, dir)
 	if err != nil {
 		return stop, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
-	st, err := store.Open(ctx, store.Options{Dir: dir.Etcd(), SocketDir: sockets, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return stop, err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	vms := store.NewCollection(st, "vms", func(r *vm.VM) (string, *int64) { return string(r.ID), &r.Revision })
-	all, err := vms.List(ctx)
-	if err != nil {
-		return stop, err
-	}
-	for _, rec := range all[:n] {
+	defer func() { err = errors.Join(err, done()) }()
+	for _, rec := range vms.All()[:n] {
 		m, err := simulate(run.VM(rec.ID), rec)
 		if err != nil {
 			return stop, err
@@ -107,9 +95,11 @@ func keepRunning(ctx context.Context, dir layout.Dir, n int) (stop func() error,
 		if err != nil {
 			return stop, err
 		}
-		rec.State, rec.StartedAt, rec.LastActive = vm.Running, time.Now(), time.Now()
-		rec.Machine = vm.MachineRef{MonitorPID: id.PID, MonitorStart: id.Start, BootID: id.BootID, Protocol: monitor.Protocol}
-		if _, err := vms.Update(ctx, rec); err != nil {
+		if _, err := vms.Change(ctx, rec.ID, func(v *vm.VM) error {
+			v.State, v.StartedAt, v.LastActive = vm.Running, time.Now(), time.Now()
+			v.Machine = vm.MachineRef{MonitorPID: id.PID, MonitorStart: id.Start, BootID: id.BootID, Protocol: monitor.Protocol}
+			return nil
+		}); err != nil {
 			return stop, err
 		}
 	}

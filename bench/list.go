@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
@@ -76,17 +77,11 @@ func (b *bench) onRecord(ctx context.Context) (layout.Dir, error) {
 
 // insert writes the records of stopped VMs into an unused data directory.
 func insert(ctx context.Context, dir layout.Dir, account vm.AccountID) (err error) {
-	sockets, err := os.MkdirTemp("", "wb-")
+	vms, done, err := openRecords(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
-	st, err := store.Open(ctx, store.Options{Dir: dir.Etcd(), SocketDir: sockets, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	vms := store.NewCollection(st, "vms", func(r *vm.VM) (string, *int64) { return string(r.ID), &r.Revision })
+	defer func() { err = errors.Join(err, done()) }()
 	disks, err := filepath.Glob(filepath.Join(dir.Images(), "*", "disk.qcow2"))
 	if err != nil || len(disks) == 0 {
 		return fmt.Errorf("no image in %s: %w", dir.Images(), err)
@@ -107,9 +102,33 @@ func insert(ctx context.Context, dir layout.Dir, account vm.AccountID) (err erro
 		if err := qemu.CreateOverlay(dir.Overlay(rec.ID), below, rec.Size.DiskMiB); err != nil {
 			return err
 		}
-		if _, err := vms.Create(ctx, rec); err != nil {
+		if err := vms.Create(ctx, rec); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// openRecords opens the records of VMs of a data directory that no server uses. The
+// caller calls done.
+func openRecords(ctx context.Context, dir layout.Dir) (vms *ledger.Table[vm.ID, vm.VM], done func() error, err error) {
+	sockets, err := os.MkdirTemp("", "wb-")
+	if err != nil {
+		return nil, nil, err
+	}
+	log := slog.New(slog.DiscardHandler)
+	st, err := store.Open(ctx, store.Options{Dir: dir.Etcd(), SocketDir: sockets, Log: log})
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(sockets))
+	}
+	l := ledger.New(store.Backend{Store: st}, "", log)
+	vms = ledger.Add(l, ledger.Kind[vm.ID, vm.VM]{Name: "vms", Key: func(v *vm.VM) vm.ID { return v.ID }})
+	done = func() error {
+		l.Close()
+		return errors.Join(st.Close(), os.RemoveAll(sockets))
+	}
+	if err := l.Load(ctx); err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	return vms, done, nil
 }

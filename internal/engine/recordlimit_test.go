@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
-	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -49,7 +49,7 @@ func TestManyTerminals(t *testing.T) {
 	if _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if n := size[vm.VM](t, s, "vms"); n > store.MaxRecord {
+	if n := size[vm.VM](t, s, "vms"); n > ledger.MaxRecord {
 		t.Errorf("the record has %d bytes", n)
 	}
 	v, err := e.Get(t.Context(), c, "box")

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/job"
-	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -272,7 +272,7 @@ func TestLargeJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(data) > store.MaxRecord {
+	if len(data) > ledger.MaxRecord {
 		t.Errorf("the record has %d bytes", len(data))
 	}
 	left := j.Remains

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/ledger"
-	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -97,9 +96,6 @@ func TestLimitsOfKinds(t *testing.T) {
 	}
 	if ledger.MaxRecord != 64<<10 {
 		t.Errorf("a record may have %d bytes, want 64 KiB", ledger.MaxRecord)
-	}
-	if store.MaxRecord != ledger.MaxRecord {
-		t.Errorf("the store takes records of %d bytes, the ledger of %d", store.MaxRecord, ledger.MaxRecord)
 	}
 	p := simulator()
 	for _, s := range productKinds(t) {

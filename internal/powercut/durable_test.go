@@ -18,6 +18,7 @@ import (
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/generation"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/internal/volume"
@@ -350,9 +351,8 @@ var operations = []operation{
 		name:   "a record is stored",
 		before: open,
 		do: func(dir layout.Dir) error {
-			return records(dir, func(ctx context.Context, c *store.Collection[vm.VM]) error {
-				_, err := c.Create(ctx, vm.VM{ID: box})
-				return err
+			return records(dir, func(ctx context.Context, c *ledger.Table[vm.ID, vm.VM]) error {
+				return c.Create(ctx, vm.VM{ID: box})
 			})
 		},
 		check:  elsewhere, // etcd panics where it finds its files damaged
@@ -362,9 +362,11 @@ var operations = []operation{
 
 // stored wants the record to be there.
 func stored(dir layout.Dir) error {
-	return records(dir, func(ctx context.Context, c *store.Collection[vm.VM]) error {
-		_, err := c.Get(ctx, string(box))
-		return err
+	return records(dir, func(_ context.Context, c *ledger.Table[vm.ID, vm.VM]) error {
+		if _, ok := c.Get(box); !ok {
+			return errors.New("the record is not there")
+		}
+		return nil
 	})
 }
 
@@ -580,7 +582,7 @@ func sameHeader(dir layout.Dir) error {
 	return nil
 }
 
-func records(dir layout.Dir, do func(context.Context, *store.Collection[vm.VM]) error) error {
+func records(dir layout.Dir, do func(context.Context, *ledger.Table[vm.ID, vm.VM]) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	sockets, err := os.MkdirTemp("", "wpc")
@@ -592,8 +594,12 @@ func records(dir layout.Dir, do func(context.Context, *store.Collection[vm.VM]) 
 	if err != nil {
 		return err
 	}
-	c := store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision })
-	return do(ctx, c) // the store stays open: it is the cut that ends it
+	l := ledger.New(store.Backend{Store: s}, "", slog.New(slog.DiscardHandler))
+	vms := ledger.Add(l, ledger.Kind[vm.ID, vm.VM]{Name: "vms", Key: func(v *vm.VM) vm.ID { return v.ID }})
+	if err := l.Load(ctx); err != nil {
+		return err
+	}
+	return do(ctx, vms) // the store stays open: it is the cut that ends it
 }
 
 func want(path, content string) error {

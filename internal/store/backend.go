@@ -16,6 +16,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// prefix begins every key. Its number is the version of the records' format.
+const prefix = "/warren/v1/"
+
 // Backend is the store as a ledger's backend.
 type Backend struct{ *Store }
 
@@ -57,7 +60,7 @@ func (b Backend) Read(ctx context.Context, kind, id string) (ledger.Entry, error
 func (b Backend) Write(ctx context.Context, ops ...ledger.Op) (int64, error) {
 	list := make([]Op, 0, len(ops))
 	for _, o := range ops {
-		list = append(list, Op{collection: o.Kind, id: o.ID, path: prefix + o.Kind + "/" + o.ID, revision: o.Revision, value: o.Value, delete: o.Delete})
+		list = append(list, Op{kind: o.Kind, id: o.ID, revision: o.Revision, value: o.Value, delete: o.Delete})
 	}
 	return b.Txn(ctx, list...)
 }

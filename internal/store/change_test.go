@@ -25,8 +25,8 @@ type key struct {
 	Revision int64 `json:"-"`
 }
 
-func keys(s *Store) *Collection[key] {
-	return NewCollection(s, "keys", func(k *key) (string, *int64) { return k.ID, &k.Revision })
+func keys(s *Store) collection[key] {
+	return collection[key]{Backend{s}, "keys", func(k *key) (string, *int64) { return k.ID, &k.Revision }}
 }
 
 // TestTxn: several changes happen together or not at all, and the error says
@@ -36,11 +36,11 @@ func TestTxn(t *testing.T) {
 	s := open(t, shortDir(t))
 	defer s.Close()
 	v, k := vms(s), keys(s)
-	rev, err := s.Txn(ctx, v.Creating(vm.VM{ID: "a"}), k.Creating(key{ID: "k"}))
+	rev, err := s.Txn(ctx, v.op(vm.VM{ID: "a"}), k.op(key{ID: "k"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := v.Get(ctx, "a")
+	a, err := v.get(ctx, "a")
 	if err != nil || a.Revision != rev {
 		t.Fatalf("the created record is %+v (%v), want revision %d", a, err, rev)
 	}
@@ -52,14 +52,14 @@ func TestTxn(t *testing.T) {
 		kind vm.Kind
 		id   string
 	}{
-		{"taken", []Op{v.Creating(vm.VM{ID: "b"}), k.Creating(key{ID: "k"})}, vm.Exists, "k"},
-		{"stale", []Op{v.Creating(vm.VM{ID: "b"}), v.Updating(stale)}, vm.Busy, "a"},
-		{"stale delete", []Op{v.Creating(vm.VM{ID: "b"}), v.Deleting(stale)}, vm.Busy, "a"},
-		{"update of none", []Op{v.Creating(vm.VM{ID: "b"}), v.Updating(vm.VM{ID: "x", Revision: rev})}, vm.NotFound, "x"},
-		{"delete of none", []Op{v.Creating(vm.VM{ID: "b"}), v.Deleting(vm.VM{ID: "x"})}, vm.NotFound, "x"},
-		{"update without a revision", []Op{v.Updating(vm.VM{ID: "a"})}, vm.Internal, "a"},
+		{"taken", []Op{v.op(vm.VM{ID: "b"}), k.op(key{ID: "k"})}, vm.Exists, "k"},
+		{"stale", []Op{v.op(vm.VM{ID: "b"}), v.op(stale)}, vm.Busy, "a"},
+		{"stale delete", []Op{v.op(vm.VM{ID: "b"}), v.removal(stale)}, vm.Busy, "a"},
+		{"update of none", []Op{v.op(vm.VM{ID: "b"}), v.op(vm.VM{ID: "x", Revision: rev})}, vm.NotFound, "x"},
+		{"delete of none", []Op{v.op(vm.VM{ID: "b"}), v.removal(vm.VM{ID: "x", Revision: rev})}, vm.NotFound, "x"},
+		{"a creation of what is there", []Op{v.op(vm.VM{ID: "a"})}, vm.Exists, "a"},
 		{"nothing", nil, vm.Internal, "records"},
-		{"too large", []Op{v.Creating(vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)})}, vm.Limit, "b"},
+		{"too large", []Op{v.op(vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)})}, vm.Limit, "b"},
 	}
 	for _, c := range cases {
 		_, err := s.Txn(ctx, c.ops...)
@@ -67,14 +67,14 @@ func TestTxn(t *testing.T) {
 			t.Errorf("a transaction with %s: %v (%s), want %s of %s", c.name, err, vm.KindOf(err), c.kind, c.id)
 		}
 	}
-	if _, err := v.Get(ctx, "b"); !errors.Is(err, vm.NotFound) {
+	if _, err := v.get(ctx, "b"); !errors.Is(err, vm.NotFound) {
 		t.Errorf("a refused transaction left something: %v", err)
 	}
 	a.State = vm.Stopped
-	if _, err := s.Txn(ctx, v.Updating(a), k.Deleting(key{ID: "k"})); err != nil {
+	if _, err := s.Txn(ctx, v.op(a), k.removal(key{ID: "k", Revision: rev})); err != nil {
 		t.Error(err)
 	}
-	if list, err := k.List(ctx); err != nil || len(list) != 0 {
+	if list, _, err := k.list(ctx); err != nil || len(list) != 0 {
 		t.Errorf("after the transaction the keys are %v (%v), want none", list, err)
 	}
 }
@@ -86,14 +86,14 @@ func TestWatchShowsAll(t *testing.T) {
 	s := open(t, shortDir(t))
 	defer s.Close()
 	c := vms(s)
-	if _, err := c.Create(ctx, vm.VM{ID: "r0"}); err != nil {
+	if _, err := c.put(ctx, vm.VM{ID: "r0"}); err != nil {
 		t.Fatal(err)
 	}
-	recs, at, err := c.Snapshot(ctx)
+	recs, at, err := c.list(ctx)
 	if err != nil || len(recs) != 1 {
 		t.Fatalf("the snapshot is %v (%v), want one record", recs, err)
 	}
-	w := c.Watch(ctx, at)
+	w := c.Follow(ctx, at)
 	defer w.Close()
 	var wg sync.WaitGroup
 	for n := range 4 {
@@ -105,22 +105,22 @@ func TestWatchShowsAll(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	last, err := c.Create(ctx, vm.VM{ID: "the-end"})
+	last, err := c.put(ctx, vm.VM{ID: "the-end"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]vm.VM{"r0": recs[0]}
 	for rev := at; rev < last; {
-		ch, err := w.Next(ctx)
-		if err != nil || ch.Revision <= rev {
-			t.Fatalf("after %d: %+v, %v", rev, ch, err)
+		ch, rec := c.next(t, w)
+		if ch.Revision <= rev {
+			t.Fatalf("after revision %d the watch tells of %d", rev, ch.Revision)
 		}
 		rev = ch.Revision
-		if seen[ch.ID] = ch.Record; ch.Deleted {
+		if seen[ch.ID] = rec; ch.Deleted {
 			delete(seen, ch.ID)
 		}
 	}
-	list, err := c.List(ctx)
+	list, _, err := c.list(ctx)
 	if err != nil || len(list) != len(seen) {
 		t.Fatalf("%d records, %d seen, %v", len(list), len(seen), err)
 	}
@@ -132,17 +132,17 @@ func TestWatchShowsAll(t *testing.T) {
 }
 
 // change makes one random change; somebody else may have been quicker.
-func change(t *testing.T, c *Collection[vm.VM], rnd *rand.Rand, name string) {
+func change(t *testing.T, c collection[vm.VM], rnd *rand.Rand, name string) {
 	id := fmt.Sprintf("r%d", rnd.IntN(8))
-	rec, err := c.Get(t.Context(), id)
+	rec, err := c.get(t.Context(), id)
 	switch {
 	case errors.Is(err, vm.NotFound):
-		_, err = c.Create(t.Context(), vm.VM{ID: vm.ID(id), Name: name})
+		_, err = c.put(t.Context(), vm.VM{ID: vm.ID(id), Name: name})
 	case err == nil && rnd.IntN(4) == 0:
-		err = c.Delete(t.Context(), rec)
+		err = c.drop(t.Context(), rec)
 	case err == nil:
 		rec.Name = name
-		_, err = c.Update(t.Context(), rec)
+		_, err = c.put(t.Context(), rec)
 	}
 	if err != nil && !errors.Is(err, vm.Busy) && !errors.Is(err, vm.NotFound) && !errors.Is(err, vm.Exists) {
 		t.Error(err)
@@ -159,9 +159,9 @@ func TestWatchTooOld(t *testing.T) {
 	for i := range 10 {
 		var err error
 		if i == 0 {
-			rec.Revision, err = c.Create(ctx, rec)
+			rec.Revision, err = c.put(ctx, rec)
 		} else {
-			rec.Revision, err = c.Update(ctx, rec)
+			rec.Revision, err = c.put(ctx, rec)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -170,18 +170,18 @@ func TestWatchTooOld(t *testing.T) {
 	if _, err := s.client.Compact(ctx, rec.Revision); err != nil {
 		t.Fatal(err)
 	}
-	w := c.Watch(ctx, rec.Revision-5)
+	w := c.Follow(ctx, rec.Revision-5)
 	defer w.Close()
 	if _, err := w.Next(ctx); vm.AsError(err).Code != "REVISION_GONE" {
 		t.Errorf("old revision: %v", err)
 	}
-	_, at, err := c.Snapshot(ctx)
+	_, at, err := c.list(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = c.Watch(ctx, at)
+	w = c.Follow(ctx, at)
 	defer w.Close()
-	if err := c.Delete(ctx, rec); err != nil {
+	if err := c.drop(ctx, rec); err != nil {
 		t.Fatal(err)
 	}
 	if ch, err := w.Next(ctx); err != nil || !ch.Deleted || ch.ID != "a" {
@@ -215,11 +215,11 @@ func TestLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := s.Txn(ctx, c.Creating(vm.VM{ID: "kept"}).Under(l), c.Creating(vm.VM{ID: "dies"}).Under(other), c.Creating(vm.VM{ID: "free"}))
+	at, err := s.Txn(ctx, c.op(vm.VM{ID: "kept"}).Under(l), c.op(vm.VM{ID: "dies"}).Under(other), c.op(vm.VM{ID: "free"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := c.Watch(ctx, at)
+	w := c.Follow(ctx, at)
 	defer w.Close()
 	kill()
 	<-other.Lost()
@@ -236,7 +236,7 @@ func TestLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone("kept")
-	if list, err := c.List(ctx); err != nil || len(list) != 1 || list[0].ID != "free" {
+	if list, _, err := c.list(ctx); err != nil || len(list) != 1 || list[0].ID != "free" {
 		t.Errorf("after the leases ended the records are %v (%v), want the one without a lease", list, err)
 	}
 }
@@ -251,25 +251,25 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := vms(s)
-	w := vms(host).Watch(ctx, 1)
+	w := vms(host).Follow(ctx, 1)
 	defer w.Close()
-	rev, err := c.Create(ctx, vm.VM{ID: "a"})
+	rev, err := c.put(ctx, vm.VM{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Create(ctx, vm.VM{ID: "a"}); !errors.Is(err, vm.Exists) {
+	if _, err := c.put(ctx, vm.VM{ID: "a"}); !errors.Is(err, vm.Exists) {
 		t.Errorf("creating it again: %v, want exists", err)
 	}
 	if ch, err := w.Next(ctx); err != nil || ch.ID != "a" || ch.Revision != rev {
 		t.Errorf("the change is %+v (%v), want the creation of a at revision %d", ch, err, rev)
 	}
-	if _, err := c.Create(ctx, vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)}); !errors.Is(err, vm.Limit) {
+	if _, err := c.put(ctx, vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)}); !errors.Is(err, vm.Limit) {
 		t.Errorf("too large: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := vms(host).Get(ctx, "a"); err != nil {
+	if _, err := vms(host).get(ctx, "a"); err != nil {
 		t.Error(err)
 	}
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)

@@ -145,7 +145,7 @@ func (c *Claim) try(ctx, life context.Context) (wait bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTry)
 	defer cancel()
 	b := Backend{c.store}
-	o := Op{collection: hostKind, id: c.who.Host, path: prefix + hostKind + "/" + c.who.Host, value: c.value}
+	o := Op{kind: hostKind, id: c.who.Host, value: c.value}
 	old, err := b.Read(ctx, hostKind, c.who.Host)
 	switch {
 	case err == nil:
@@ -196,7 +196,7 @@ func (s *Store) TakeUnclaimed(ctx context.Context, host string) (bool, error) {
 		return true, nil
 	}
 	b := Backend{s}
-	_, err := s.Txn(ctx, Op{collection: hostKind, id: unclaimedID, path: prefix + hostKind + "/" + unclaimedID, value: []byte(`{"host":"` + host + `"}`)})
+	_, err := s.Txn(ctx, Op{kind: hostKind, id: unclaimedID, value: []byte(`{"host":"` + host + `"}`)})
 	if vm.KindOf(err) != vm.Exists {
 		return err == nil, err
 	}

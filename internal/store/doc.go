@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package store keeps Warren's records in etcd v3: embedded in serve, on unix
-// sockets only, or in an existing cluster. Each kind of record is a typed
-// Collection whose every change compares the record's revision; several changes
-// can be made as one, followed by a watch, and bound to a lease. It keeps no
-// copy in memory: whoever lists often follows a watch. Blobs and logs do not
-// belong here. Only the engine uses it, through interfaces it declares.
+// sockets only, or in an existing cluster. Every change compares the record's
+// revision. Several changes can be made as one, followed by a watch, and bound to a
+// lease. It keeps no copy in memory: the ledger does. Blobs and logs do not belong
+// here.
 package store

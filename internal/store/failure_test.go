@@ -53,8 +53,8 @@ func TestQuiet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := vms(s).Watch(t.Context(), 0)
-		if _, err := vms(s).Create(t.Context(), vm.VM{ID: vm.NewID()}); err != nil {
+		w := vms(s).Follow(t.Context(), 0)
+		if _, err := vms(s).put(t.Context(), vm.VM{ID: vm.NewID()}); err != nil {
 			t.Error(err)
 		}
 		if err := s.Close(); err != nil {
@@ -91,7 +91,7 @@ func TestDamage(t *testing.T) {
 	origin := shortDir(t)
 	s := open(t, origin)
 	for i := range 1200 { // more than one snapshot of the log
-		if _, err := vms(s).Create(t.Context(), vm.VM{ID: vm.ID(fmt.Sprint(i)), Name: strings.Repeat("x", 100)}); err != nil {
+		if _, err := vms(s).put(t.Context(), vm.VM{ID: vm.ID(fmt.Sprint(i)), Name: strings.Repeat("x", 100)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestDamage(t *testing.T) {
 			s, err := tryOpen(t.Context(), dir)
 			switch {
 			case err == nil:
-				list, lerr := vms(s).List(t.Context())
+				list, _, lerr := vms(s).list(t.Context())
 				if !c.ok || lerr != nil || len(list) != 1200 {
 					t.Errorf("opened with %d records, %v", len(list), lerr)
 				}
@@ -186,25 +186,25 @@ func TestNoRoom(t *testing.T) {
 	defer s.Close()
 	rec := vm.VM{ID: "a"}
 	var err error
-	if rec.Revision, err = vms(s).Create(ctx, rec); err != nil {
+	if rec.Revision, err = vms(s).put(ctx, rec); err != nil {
 		t.Fatal(err)
 	}
 	s.createRoom = 1 << 60
-	if _, err := vms(s).Create(ctx, vm.VM{ID: "b"}); !errors.Is(err, vm.NoSpace) || vm.AsError(err).Hint == "" {
+	if _, err := vms(s).put(ctx, vm.VM{ID: "b"}); !errors.Is(err, vm.NoSpace) || vm.AsError(err).Hint == "" {
 		t.Errorf("create: %v", err)
 	}
-	if rec.Revision, err = vms(s).Update(ctx, rec); err != nil {
+	if rec.Revision, err = vms(s).put(ctx, rec); err != nil {
 		t.Errorf("update: %v", err)
 	}
 	s.changeRoom = 1 << 60
-	if err := vms(s).Delete(ctx, rec); !errors.Is(err, vm.NoSpace) {
+	if err := vms(s).drop(ctx, rec); !errors.Is(err, vm.NoSpace) {
 		t.Errorf("delete: %v", err)
 	}
-	if got, err := vms(s).Get(ctx, "a"); err != nil || got.Revision != rec.Revision {
+	if got, err := vms(s).get(ctx, "a"); err != nil || got.Revision != rec.Revision {
 		t.Errorf("read: %+v, %v", got, err)
 	}
 	s.createRoom, s.changeRoom = createRoom, changeRoom
-	if err := vms(s).Delete(ctx, rec); err != nil {
+	if err := vms(s).drop(ctx, rec); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
 }
@@ -267,7 +267,7 @@ func onFullDisk(t *testing.T, dir string) {
 	}
 	s := open(t, dir) // nearly full: enough to make room with
 	defer s.Close()
-	list, err := vms(s).List(t.Context())
+	list, _, err := vms(s).list(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,16 +286,16 @@ func onFullDisk(t *testing.T, dir string) {
 	if acked < 50 {
 		t.Errorf("only %d were written:\n%s", acked, out)
 	}
-	if err := vms(s).Delete(t.Context(), list[0]); err != nil {
+	if err := vms(s).drop(t.Context(), list[0]); err != nil {
 		t.Errorf("delete: %v", err)
 	}
-	if _, err := vms(s).Create(t.Context(), vm.VM{ID: "new"}); !errors.Is(err, vm.NoSpace) {
+	if _, err := vms(s).put(t.Context(), vm.VM{ID: "new"}); !errors.Is(err, vm.NoSpace) {
 		t.Errorf("create: %v", err)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vms(s).Create(t.Context(), vm.VM{ID: "new"}); err != nil {
+	if _, err := vms(s).put(t.Context(), vm.VM{ID: "new"}); err != nil {
 		t.Errorf("with space again: %v", err)
 	}
 	t.Log("all there:", acked)
@@ -306,7 +306,7 @@ func fill(t *testing.T, dir string) {
 	write := func(n int, body string) (err error) {
 		for i := 0; i < n && err == nil; i++ {
 			id := vm.NewID()
-			if _, err = vms(s).Create(t.Context(), vm.VM{ID: id, Name: body}); err == nil {
+			if _, err = vms(s).put(t.Context(), vm.VM{ID: id, Name: body}); err == nil {
 				fmt.Println("written", id)
 			}
 		}
@@ -326,7 +326,7 @@ func fill(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	// A careful writer is refused first.
-	if _, err := vms(s).Create(t.Context(), vm.VM{ID: "careful"}); !errors.Is(err, vm.NoSpace) {
+	if _, err := vms(s).put(t.Context(), vm.VM{ID: "careful"}); !errors.Is(err, vm.NoSpace) {
 		t.Errorf("careful: %v", err)
 	}
 	// A careless one brings etcd to its end.
@@ -336,7 +336,7 @@ func fill(t *testing.T, dir string) {
 		t.Errorf("careless: %v", err)
 	}
 	<-s.Failed()
-	if _, err := vms(s).Get(t.Context(), "any"); !errors.Is(err, vm.NoSpace) {
+	if _, err := vms(s).get(t.Context(), "any"); !errors.Is(err, vm.NoSpace) {
 		t.Errorf("get: %v", err)
 	}
 	if err := s.Healthy(t.Context()); !errors.Is(err, vm.NoSpace) {

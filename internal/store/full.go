@@ -14,12 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/vm"
 )
-
-// MaxRecord is the most bytes that a record may have as JSON. A larger one is
-// refused with kind Limit, unless it replaces one that was larger still.
-const MaxRecord = 64 << 10
 
 const (
 	// smallGrowth is by how many bytes the records of one change may grow while
@@ -38,7 +35,7 @@ func hardQuota(quota int64) int64 { return quota + quota/4 }
 // when the records take their quota even without their old revisions, what
 // grows. Old revisions are removed first.
 func (s *Store) fits(ctx context.Context, ops []Op) error {
-	large := slices.ContainsFunc(ops, func(o Op) bool { return len(o.value) > MaxRecord })
+	large := slices.ContainsFunc(ops, func(o Op) bool { return len(o.value) > ledger.MaxRecord })
 	full := s.large(ops) && s.crowded(ctx, reclaimAfter)
 	if !large && !full {
 		return nil
@@ -53,9 +50,9 @@ func (s *Store) fits(ctx context.Context, ops []Op) error {
 		if old[i] != nil {
 			was = len(old[i].Value)
 		}
-		if len(o.value) > MaxRecord && len(o.value) >= was {
-			return vm.Errorf(vm.Limit, o.id, "the record in %s would have %d bytes, at most %d", o.collection, len(o.value), MaxRecord).
-				WithCode("LIMIT_EXCEEDED", "limit", MaxRecord, "current", was, "requested", len(o.value)).
+		if len(o.value) > ledger.MaxRecord && len(o.value) >= was {
+			return vm.Errorf(vm.Limit, o.id, "the record in %s would have %d bytes, at most %d", o.kind, len(o.value), ledger.MaxRecord).
+				WithCode("LIMIT_EXCEEDED", "limit", ledger.MaxRecord, "current", was, "requested", len(o.value)).
 				WithHint("remove some of what belongs to it, or give shorter names and paths")
 		}
 		if was == 0 && !o.delete {
@@ -79,7 +76,7 @@ func (s *Store) large(ops []Op) bool {
 	}
 	more := int64(0)
 	for _, o := range ops {
-		more += int64(len(o.path) + len(o.value))
+		more += int64(len(o.path()) + len(o.value))
 	}
 	b := s.server.Server.Backend()
 	if more = s.written.Add(more); b.Size()+more < s.quota {
@@ -96,7 +93,7 @@ func (s *Store) large(ops []Op) bool {
 func (s *Store) current(ctx context.Context, ops []Op) ([]*mvccpb.KeyValue, error) {
 	out := make([]*mvccpb.KeyValue, len(ops))
 	for i, o := range ops {
-		resp, err := call(ctx, s, func(ctx context.Context) (*clientv3.GetResponse, error) { return s.client.Get(ctx, o.path) })
+		resp, err := call(ctx, s, func(ctx context.Context) (*clientv3.GetResponse, error) { return s.client.Get(ctx, o.path()) })
 		if err != nil {
 			return nil, requestError(o.id, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -38,27 +39,27 @@ func TestLargeRecord(t *testing.T) {
 	c := vms(s)
 	refused := func(what string, err error) {
 		t.Helper()
-		if e := vm.AsError(err); e.Kind != vm.Limit || e.Hint == "" || e.Fields["limit"] != MaxRecord {
+		if e := vm.AsError(err); e.Kind != vm.Limit || e.Hint == "" || e.Fields["limit"] != ledger.MaxRecord {
 			t.Errorf("%s: error %v with fields %v, want limit with a hint and the largest size", what, err, e.Fields)
 		}
 	}
-	large := vm.VM{ID: "a", Name: strings.Repeat("x", MaxRecord)}
-	_, err := c.Create(ctx, large)
+	large := vm.VM{ID: "a", Name: strings.Repeat("x", ledger.MaxRecord)}
+	_, err := c.put(ctx, large)
 	refused("create", err)
-	if large.Revision, err = c.Create(ctx, vm.VM{ID: "a", Name: strings.Repeat("x", MaxRecord-1000)}); err != nil {
+	if large.Revision, err = c.put(ctx, vm.VM{ID: "a", Name: strings.Repeat("x", ledger.MaxRecord-1000)}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Update(ctx, large)
+	_, err = c.put(ctx, large)
 	refused("update", err)
-	put, err := s.client.Put(ctx, c.path("a"), `{"id":"a","name":"`+strings.Repeat("x", 3*MaxRecord)+`"}`)
+	put, err := s.client.Put(ctx, c.path("a"), `{"id":"a","name":"`+strings.Repeat("x", 3*ledger.MaxRecord)+`"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	large.Revision, large.Name = put.Header.Revision, strings.Repeat("x", 2*MaxRecord)
-	if large.Revision, err = c.Update(ctx, large); err != nil {
+	large.Revision, large.Name = put.Header.Revision, strings.Repeat("x", 2*ledger.MaxRecord)
+	if large.Revision, err = c.put(ctx, large); err != nil {
 		t.Errorf("one that shrinks: %v", err)
 	}
-	_, err = c.Update(ctx, large)
+	_, err = c.put(ctx, large)
 	refused("the same again", err)
 }
 
@@ -70,11 +71,11 @@ func TestHistory(t *testing.T) {
 	c := vms(s)
 	rec := vm.VM{ID: "a", Name: strings.Repeat("x", 60<<10)}
 	var err error
-	if rec.Revision, err = c.Create(t.Context(), rec); err != nil {
+	if rec.Revision, err = c.put(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 400 { // 24 MiB
-		if rec.Revision, err = c.Update(t.Context(), rec); err != nil {
+		if rec.Revision, err = c.put(t.Context(), rec); err != nil {
 			t.Fatalf("change %d: %v", i, err)
 		}
 	}
@@ -91,7 +92,7 @@ func TestFull(t *testing.T) {
 	fill := func() (err error) {
 		for range 1000 {
 			rec := vm.VM{ID: vm.NewID(), Name: body}
-			if rec.Revision, err = vms(s).Create(ctx, rec); err != nil {
+			if rec.Revision, err = vms(s).put(ctx, rec); err != nil {
 				return err
 			}
 			list = append(list, rec)
@@ -115,20 +116,20 @@ func TestFull(t *testing.T) {
 		t.Helper()
 		c := vms(s)
 		list[0].Name += strings.Repeat("y", 8<<10)
-		if _, err := c.Update(ctx, list[0]); !errors.Is(err, vm.NoSpace) {
+		if _, err := c.put(ctx, list[0]); !errors.Is(err, vm.NoSpace) {
 			t.Errorf("a record that grows: %v", err)
 		}
 		list[0].Name = body
 		for range 100 { // also again and again
 			list[0].State, list[0].Reason = vm.Stopped, "to make room"
-			rev, err := c.Update(ctx, list[0])
+			rev, err := c.put(ctx, list[0])
 			if err != nil {
 				t.Fatalf("a small change: %v", err)
 			}
 			list[0].Revision = rev
 		}
 		list[1].Name = ""
-		rev, err := c.Update(ctx, list[1])
+		rev, err := c.put(ctx, list[1])
 		if err != nil {
 			t.Fatalf("a record that shrinks: %v", err)
 		}
@@ -136,11 +137,11 @@ func TestFull(t *testing.T) {
 		for range 20 {
 			last := list[len(list)-1]
 			list = list[:len(list)-1]
-			if err := c.Delete(ctx, last); err != nil {
+			if err := c.drop(ctx, last); err != nil {
 				t.Fatalf("delete: %v", err)
 			}
 		}
-		if _, err := c.Create(ctx, vm.VM{ID: vm.NewID(), Name: body}); err != nil {
+		if _, err := c.put(ctx, vm.VM{ID: vm.NewID(), Name: body}); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
 		full()
@@ -171,7 +172,7 @@ func TestNoSpaceAlarm(t *testing.T) {
 	}
 	works := func(id string) {
 		t.Helper()
-		if _, err := vms(s).Create(ctx, vm.VM{ID: vm.ID(id)}); err != nil {
+		if _, err := vms(s).put(ctx, vm.VM{ID: vm.ID(id)}); err != nil {
 			t.Fatalf("creating %s: %v", id, err)
 		}
 		if s.alarmed() {
@@ -196,7 +197,7 @@ func TestNoSpaceAlarm(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := vms(s).Delete(ctx, vm.VM{ID: "after-a-start"}); err != nil {
+	if err := vms(s).drop(ctx, vm.VM{ID: "after-a-start"}); err != nil {
 		t.Errorf("delete: %v", err)
 	}
 	works("after-a-start")

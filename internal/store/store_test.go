@@ -44,36 +44,32 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func vms(s *Store) *Collection[vm.VM] {
-	return NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision })
-}
-
 func TestCollection(t *testing.T) {
 	ctx, dir := t.Context(), shortDir(t)
 	s := open(t, dir)
 	c := vms(s)
 	rec := vm.VM{ID: "a", Name: "box", State: vm.Starting}
-	rev, err := c.Create(ctx, rec)
+	rev, err := c.put(ctx, rec)
 	if err != nil || rev == 0 {
 		t.Fatalf("create: %d, %v", rev, err)
 	}
-	if _, err := c.Create(ctx, rec); !errors.Is(err, vm.Exists) {
+	if _, err := c.put(ctx, rec); !errors.Is(err, vm.Exists) {
 		t.Errorf("second create: %v", err)
 	}
 	stale := rec
 	stale.Revision = rev - 1
-	if _, err := c.Update(ctx, stale); !errors.Is(err, vm.Busy) {
+	if _, err := c.put(ctx, stale); !errors.Is(err, vm.Busy) {
 		t.Errorf("stale update: %v", err)
 	}
 	rec.Revision, rec.State = rev, vm.Running
-	next, err := c.Update(ctx, rec)
+	next, err := c.put(ctx, rec)
 	if err != nil || next <= rev {
 		t.Fatalf("update: %d, %v", next, err)
 	}
-	if err := c.Delete(ctx, rec); !errors.Is(err, vm.Busy) {
+	if err := c.drop(ctx, rec); !errors.Is(err, vm.Busy) {
 		t.Errorf("stale delete: %v", err)
 	}
-	if _, err := c.Create(ctx, vm.VM{ID: "ab"}); err != nil {
+	if _, err := c.put(ctx, vm.VM{ID: "ab"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -83,26 +79,26 @@ func TestCollection(t *testing.T) {
 	s = open(t, dir)
 	defer s.Close()
 	c = vms(s)
-	got, err := c.Get(ctx, "a")
+	got, err := c.get(ctx, "a")
 	if err != nil || got.State != vm.Running || got.Revision != next {
 		t.Fatalf("after reopening: %+v, %v", got, err)
 	}
-	list, err := c.List(ctx)
+	list, _, err := c.list(ctx)
 	if err != nil || len(list) != 2 || list[0].ID != "a" || list[1].ID != "ab" {
 		t.Fatalf("list: %v, %v", list, err)
 	}
-	if err := c.Delete(ctx, got); err != nil {
+	if err := c.drop(ctx, got); err != nil {
 		t.Error(err)
 	}
-	if err := c.Delete(ctx, got); !errors.Is(err, vm.NotFound) {
+	if err := c.drop(ctx, got); !errors.Is(err, vm.NotFound) {
 		t.Errorf("second delete: %v", err)
 	}
-	if _, err := c.Get(ctx, "a"); !errors.Is(err, vm.NotFound) {
+	if _, err := c.get(ctx, "a"); !errors.Is(err, vm.NotFound) {
 		t.Errorf("get after delete: %v", err)
 	}
 	got.Revision = 0
 	got.ID = "ab"
-	if err := c.Delete(ctx, got); err != nil {
+	if err := c.drop(ctx, got); err != nil {
 		t.Errorf("delete of any revision: %v", err)
 	}
 }
@@ -112,7 +108,7 @@ func TestRace(t *testing.T) {
 	s := open(t, shortDir(t))
 	defer s.Close()
 	c := vms(s)
-	rev, err := c.Create(t.Context(), vm.VM{ID: "a"})
+	rev, err := c.put(t.Context(), vm.VM{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +117,7 @@ func TestRace(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			_, err := c.Update(t.Context(), vm.VM{ID: "a", Name: strconv.Itoa(i), Revision: rev})
+			_, err := c.put(t.Context(), vm.VM{ID: "a", Name: strconv.Itoa(i), Revision: rev})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -186,7 +182,7 @@ func TestAcknowledgedWritesSurvive(t *testing.T) {
 	s := open(t, dir)
 	defer s.Close()
 	for i := range last + 1 {
-		if _, err := vms(s).Get(t.Context(), fmt.Sprintf("r%06d", i)); err != nil {
+		if _, err := vms(s).get(t.Context(), fmt.Sprintf("r%06d", i)); err != nil {
 			t.Fatalf("of %d acknowledged writes %d is lost: %v", last+1, i, err)
 		}
 	}
@@ -195,7 +191,7 @@ func TestAcknowledgedWritesSurvive(t *testing.T) {
 func writeForEver(t *testing.T, dir string) {
 	s := open(t, dir)
 	for i := 0; ; i++ {
-		if _, err := vms(s).Create(t.Context(), vm.VM{ID: vm.ID(fmt.Sprintf("r%06d", i))}); err != nil {
+		if _, err := vms(s).put(t.Context(), vm.VM{ID: vm.ID(fmt.Sprintf("r%06d", i))}); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("written", i)
@@ -212,7 +208,7 @@ func TestUpdateAll(t *testing.T) {
 	recs := make([]vm.VM, n)
 	for i := range recs {
 		recs[i] = vm.VM{ID: vm.ID(fmt.Sprintf("vm%04d", i)), State: vm.Starting, Workdir: strings.Repeat("w", 4096)}
-		rev, err := c.Create(ctx, recs[i])
+		rev, err := c.put(ctx, recs[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,18 +216,18 @@ func TestUpdateAll(t *testing.T) {
 		recs[i].State = vm.Running
 	}
 	recs[n-1].Revision--
-	if _, err := c.UpdateAll(ctx, recs); !errors.Is(err, vm.Busy) {
+	if _, err := c.putAll(ctx, recs); !errors.Is(err, vm.Busy) {
 		t.Fatalf("with a stale one: %v", err)
 	}
-	if got, err := c.Get(ctx, "vm0000"); err != nil || got.State != vm.Starting {
+	if got, err := c.get(ctx, "vm0000"); err != nil || got.State != vm.Starting {
 		t.Errorf("half of a change was made: %+v, %v", got, err)
 	}
 	recs[n-1].Revision++
-	rev, err := c.UpdateAll(ctx, recs)
+	rev, err := c.putAll(ctx, recs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := c.List(ctx)
+	list, _, err := c.list(ctx)
 	if err != nil || len(list) != n {
 		t.Fatal(len(list), err)
 	}
@@ -243,7 +239,7 @@ func TestUpdateAll(t *testing.T) {
 	for i := range maxChanges + 1 - n {
 		recs = append(recs, vm.VM{ID: vm.ID(fmt.Sprintf("more%04d", i)), Revision: rev})
 	}
-	if _, err := c.UpdateAll(ctx, recs); !errors.Is(err, vm.Limit) {
+	if _, err := c.putAll(ctx, recs); !errors.Is(err, vm.Limit) {
 		t.Errorf("too many: %v", err)
 	}
 }
