@@ -96,7 +96,7 @@ func TestWildcard(t *testing.T) {
 // TestWildcardRenewal: near its expiry a wildcard certificate is replaced by
 // DNS-01, too, after a visit of any name below it.
 func TestWildcardRenewal(t *testing.T) {
-	s, _ := newOwn(t, realOptions{life: 20}, false)
+	s, _ := newOwn(t, realOptions{life: 20 * time.Second}, false)
 	first, err := s.visit("3000-box.vms.example.com")
 	if err != nil {
 		t.Fatal(err)
