@@ -83,8 +83,7 @@ type Generation struct {
 	// Build is the build that made a snapshot from a spec; "" = none.
 	Build BuildID `json:"build,omitempty"`
 
-	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
-	Revision int64  `json:"-"`
+	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }
 
 // Whole reports whether a machine can start from the generation's memory.

@@ -117,6 +117,5 @@ type Job struct {
 
 	KeptSnapshots []SnapshotID `json:"keptSnapshots,omitempty"` // confirmed to have a purpose
 
-	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
-	Revision int64  `json:"-"`
+	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }

@@ -42,7 +42,6 @@ type ShownName struct {
 	Account AccountID `json:"account"`
 	SeenAt  time.Time `json:"seenAt"` // to the day
 
-	Revision int64 `json:"-"`
 }
 
 // ShownNameLasts is how long a name is reserved for the account that last showed pages under it.
@@ -57,8 +56,6 @@ type Domain struct {
 	Code      string    `json:"code"` // required value of the TXT record
 	Verified  bool      `json:"verified"`
 	CreatedAt time.Time `json:"createdAt"`
-
-	Revision int64 `json:"-"`
 }
 
 // VerificationName returns the name of the TXT record that verifies a domain.
@@ -75,8 +72,6 @@ type Mapping struct {
 	Ownership string    `json:"ownership"` // id of the Domain; a separate one below the preview domain
 	Implicit  bool      `json:"implicit"`  // below the preview domain: first come, first served
 	CreatedAt time.Time `json:"createdAt"`
-
-	Revision int64 `json:"-"`
 }
 
 // maxHostName is the longest name in DNS.

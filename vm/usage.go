@@ -86,8 +86,7 @@ type UsageRecord struct {
 	// that VM's record is to be removed.
 	Folded ID `json:"folded,omitempty"`
 
-	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
-	Revision int64  `json:"-"`
+	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }
 
 // Key returns the id of the record: the VM's or the account's.

@@ -181,8 +181,7 @@ type VM struct {
 	// TerminalsOmitted counts the terminals that are not kept in Terminals.
 	TerminalsOmitted int `json:"terminalsOmitted,omitempty"`
 
-	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
-	Revision int64  `json:"-"`              // the store's revision, for compare-and-swap
+	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }
 
 // MachineRef finds the processes of a running VM again after a restart of serve.

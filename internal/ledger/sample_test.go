@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/vm"
 )
 
 // sample makes and marks records of a kind that it knows nothing of.
@@ -70,6 +71,9 @@ func fill(v reflect.Value, n int) {
 	switch v.Interface().(type) {
 	case time.Time:
 		v.Set(reflect.ValueOf(time.Unix(int64(n), 0).UTC()))
+		return
+	case vm.Seconds, vm.Millis: // JSON has whole ones
+		v.SetInt(int64(time.Duration(n%100) * time.Second))
 		return
 	case json.RawMessage:
 		v.Set(reflect.ValueOf(json.RawMessage(fmt.Sprint(n))))

@@ -36,7 +36,7 @@ func TestTxn(t *testing.T) {
 	s := open(t, shortDir(t))
 	defer s.Close()
 	v, k := vms(s), keys(s)
-	rev, err := s.Txn(ctx, v.op(vm.VM{ID: "a"}), k.op(key{ID: "k"}))
+	rev, err := s.Txn(ctx, v.op(record{ID: "a"}), k.op(key{ID: "k"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +52,14 @@ func TestTxn(t *testing.T) {
 		kind vm.Kind
 		id   string
 	}{
-		{"taken", []Op{v.op(vm.VM{ID: "b"}), k.op(key{ID: "k"})}, vm.Exists, "k"},
-		{"stale", []Op{v.op(vm.VM{ID: "b"}), v.op(stale)}, vm.Busy, "a"},
-		{"stale delete", []Op{v.op(vm.VM{ID: "b"}), v.removal(stale)}, vm.Busy, "a"},
-		{"update of none", []Op{v.op(vm.VM{ID: "b"}), v.op(vm.VM{ID: "x", Revision: rev})}, vm.NotFound, "x"},
-		{"delete of none", []Op{v.op(vm.VM{ID: "b"}), v.removal(vm.VM{ID: "x", Revision: rev})}, vm.NotFound, "x"},
-		{"a creation of what is there", []Op{v.op(vm.VM{ID: "a"})}, vm.Exists, "a"},
+		{"taken", []Op{v.op(record{ID: "b"}), k.op(key{ID: "k"})}, vm.Exists, "k"},
+		{"stale", []Op{v.op(record{ID: "b"}), v.op(stale)}, vm.Busy, "a"},
+		{"stale delete", []Op{v.op(record{ID: "b"}), v.removal(stale)}, vm.Busy, "a"},
+		{"update of none", []Op{v.op(record{ID: "b"}), v.op(record{ID: "x", Revision: rev})}, vm.NotFound, "x"},
+		{"delete of none", []Op{v.op(record{ID: "b"}), v.removal(record{ID: "x", Revision: rev})}, vm.NotFound, "x"},
+		{"a creation of what is there", []Op{v.op(record{ID: "a"})}, vm.Exists, "a"},
 		{"nothing", nil, vm.Internal, "records"},
-		{"too large", []Op{v.op(vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)})}, vm.Limit, "b"},
+		{"too large", []Op{v.op(record{ID: "b", Name: strings.Repeat("x", 2<<20)})}, vm.Limit, "b"},
 	}
 	for _, c := range cases {
 		_, err := s.Txn(ctx, c.ops...)
@@ -86,7 +86,7 @@ func TestWatchShowsAll(t *testing.T) {
 	s := open(t, shortDir(t))
 	defer s.Close()
 	c := vms(s)
-	if _, err := c.put(ctx, vm.VM{ID: "r0"}); err != nil {
+	if _, err := c.put(ctx, record{ID: "r0"}); err != nil {
 		t.Fatal(err)
 	}
 	recs, at, err := c.list(ctx)
@@ -105,11 +105,11 @@ func TestWatchShowsAll(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	last, err := c.put(ctx, vm.VM{ID: "the-end"})
+	last, err := c.put(ctx, record{ID: "the-end"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]vm.VM{"r0": recs[0]}
+	seen := map[string]record{"r0": recs[0]}
 	for rev := at; rev < last; {
 		ch, rec := c.next(t, w)
 		if ch.Revision <= rev {
@@ -125,19 +125,19 @@ func TestWatchShowsAll(t *testing.T) {
 		t.Fatalf("%d records, %d seen, %v", len(list), len(seen), err)
 	}
 	for _, r := range list {
-		if got := seen[string(r.ID)]; got.Name != r.Name || got.Revision != r.Revision {
+		if got := seen[r.ID]; got.Name != r.Name || got.Revision != r.Revision {
 			t.Errorf("%+v, seen %+v (%v)", r, got, maps.Keys(seen))
 		}
 	}
 }
 
 // change makes one random change; somebody else may have been quicker.
-func change(t *testing.T, c collection[vm.VM], rnd *rand.Rand, name string) {
+func change(t *testing.T, c collection[record], rnd *rand.Rand, name string) {
 	id := fmt.Sprintf("r%d", rnd.IntN(8))
 	rec, err := c.get(t.Context(), id)
 	switch {
 	case errors.Is(err, vm.NotFound):
-		_, err = c.put(t.Context(), vm.VM{ID: vm.ID(id), Name: name})
+		_, err = c.put(t.Context(), record{ID: id, Name: name})
 	case err == nil && rnd.IntN(4) == 0:
 		err = c.drop(t.Context(), rec)
 	case err == nil:
@@ -155,7 +155,7 @@ func TestWatchTooOld(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, shortDir(t))
 	c := vms(s)
-	rec := vm.VM{ID: "a"}
+	rec := record{ID: "a"}
 	for i := range 10 {
 		var err error
 		if i == 0 {
@@ -215,7 +215,7 @@ func TestLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := s.Txn(ctx, c.op(vm.VM{ID: "kept"}).Under(l), c.op(vm.VM{ID: "dies"}).Under(other), c.op(vm.VM{ID: "free"}))
+	at, err := s.Txn(ctx, c.op(record{ID: "kept"}).Under(l), c.op(record{ID: "dies"}).Under(other), c.op(record{ID: "free"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,17 +253,17 @@ func TestCluster(t *testing.T) {
 	c := vms(s)
 	w := vms(host).Follow(ctx, 1)
 	defer w.Close()
-	rev, err := c.put(ctx, vm.VM{ID: "a"})
+	rev, err := c.put(ctx, record{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.put(ctx, vm.VM{ID: "a"}); !errors.Is(err, vm.Exists) {
+	if _, err := c.put(ctx, record{ID: "a"}); !errors.Is(err, vm.Exists) {
 		t.Errorf("creating it again: %v, want exists", err)
 	}
 	if ch, err := w.Next(ctx); err != nil || ch.ID != "a" || ch.Revision != rev {
 		t.Errorf("the change is %+v (%v), want the creation of a at revision %d", ch, err, rev)
 	}
-	if _, err := c.put(ctx, vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)}); !errors.Is(err, vm.Limit) {
+	if _, err := c.put(ctx, record{ID: "b", Name: strings.Repeat("x", 2<<20)}); !errors.Is(err, vm.Limit) {
 		t.Errorf("too large: %v", err)
 	}
 	if err := s.Close(); err != nil {

@@ -21,8 +21,17 @@ type collection[T any] struct {
 	key func(*T) (id string, revision *int64)
 }
 
-func vms(s *Store) collection[vm.VM] {
-	return collection[vm.VM]{Backend{s}, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }}
+// record is what these tests store.
+type record struct {
+	ID       string   `json:"id"`
+	Name     string   `json:"name,omitempty"`
+	State    vm.State `json:"state,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	Revision int64    `json:"-"` // of the store
+}
+
+func vms(s *Store) collection[record] {
+	return collection[record]{Backend{s}, "vms", func(r *record) (string, *int64) { return r.ID, &r.Revision }}
 }
 
 // op is a change of a record: of the revision that it carries, or its creation.

@@ -54,7 +54,7 @@ func TestQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := vms(s).Follow(t.Context(), 0)
-		if _, err := vms(s).put(t.Context(), vm.VM{ID: vm.NewID()}); err != nil {
+		if _, err := vms(s).put(t.Context(), record{ID: string(vm.NewID())}); err != nil {
 			t.Error(err)
 		}
 		if err := s.Close(); err != nil {
@@ -91,7 +91,7 @@ func TestDamage(t *testing.T) {
 	origin := shortDir(t)
 	s := open(t, origin)
 	for i := range 1200 { // more than one snapshot of the log
-		if _, err := vms(s).put(t.Context(), vm.VM{ID: vm.ID(fmt.Sprint(i)), Name: strings.Repeat("x", 100)}); err != nil {
+		if _, err := vms(s).put(t.Context(), record{ID: fmt.Sprint(i), Name: strings.Repeat("x", 100)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,13 +184,13 @@ func TestNoRoom(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, shortDir(t))
 	defer s.Close()
-	rec := vm.VM{ID: "a"}
+	rec := record{ID: "a"}
 	var err error
 	if rec.Revision, err = vms(s).put(ctx, rec); err != nil {
 		t.Fatal(err)
 	}
 	s.createRoom = 1 << 60
-	if _, err := vms(s).put(ctx, vm.VM{ID: "b"}); !errors.Is(err, vm.NoSpace) || vm.AsError(err).Hint == "" {
+	if _, err := vms(s).put(ctx, record{ID: "b"}); !errors.Is(err, vm.NoSpace) || vm.AsError(err).Hint == "" {
 		t.Errorf("create: %v", err)
 	}
 	if rec.Revision, err = vms(s).put(ctx, rec); err != nil {
@@ -273,7 +273,7 @@ func onFullDisk(t *testing.T, dir string) {
 	}
 	have := map[string]bool{}
 	for _, r := range list {
-		have[string(r.ID)] = true
+		have[r.ID] = true
 	}
 	acked := 0
 	for _, line := range strings.Split(string(out), "\n") {
@@ -289,13 +289,13 @@ func onFullDisk(t *testing.T, dir string) {
 	if err := vms(s).drop(t.Context(), list[0]); err != nil {
 		t.Errorf("delete: %v", err)
 	}
-	if _, err := vms(s).put(t.Context(), vm.VM{ID: "new"}); !errors.Is(err, vm.NoSpace) {
+	if _, err := vms(s).put(t.Context(), record{ID: "new"}); !errors.Is(err, vm.NoSpace) {
 		t.Errorf("create: %v", err)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vms(s).put(t.Context(), vm.VM{ID: "new"}); err != nil {
+	if _, err := vms(s).put(t.Context(), record{ID: "new"}); err != nil {
 		t.Errorf("with space again: %v", err)
 	}
 	t.Log("all there:", acked)
@@ -306,7 +306,7 @@ func fill(t *testing.T, dir string) {
 	write := func(n int, body string) (err error) {
 		for i := 0; i < n && err == nil; i++ {
 			id := vm.NewID()
-			if _, err = vms(s).put(t.Context(), vm.VM{ID: id, Name: body}); err == nil {
+			if _, err = vms(s).put(t.Context(), record{ID: string(id), Name: body}); err == nil {
 				fmt.Println("written", id)
 			}
 		}
@@ -326,7 +326,7 @@ func fill(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	// A careful writer is refused first.
-	if _, err := vms(s).put(t.Context(), vm.VM{ID: "careful"}); !errors.Is(err, vm.NoSpace) {
+	if _, err := vms(s).put(t.Context(), record{ID: "careful"}); !errors.Is(err, vm.NoSpace) {
 		t.Errorf("careful: %v", err)
 	}
 	// A careless one brings etcd to its end.

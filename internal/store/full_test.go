@@ -43,10 +43,10 @@ func TestLargeRecord(t *testing.T) {
 			t.Errorf("%s: error %v with fields %v, want limit with a hint and the largest size", what, err, e.Fields)
 		}
 	}
-	large := vm.VM{ID: "a", Name: strings.Repeat("x", ledger.MaxRecord)}
+	large := record{ID: "a", Name: strings.Repeat("x", ledger.MaxRecord)}
 	_, err := c.put(ctx, large)
 	refused("create", err)
-	if large.Revision, err = c.put(ctx, vm.VM{ID: "a", Name: strings.Repeat("x", ledger.MaxRecord-1000)}); err != nil {
+	if large.Revision, err = c.put(ctx, record{ID: "a", Name: strings.Repeat("x", ledger.MaxRecord-1000)}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.put(ctx, large)
@@ -69,7 +69,7 @@ func TestHistory(t *testing.T) {
 	s := small(t, shortDir(t))
 	defer s.Close()
 	c := vms(s)
-	rec := vm.VM{ID: "a", Name: strings.Repeat("x", 60<<10)}
+	rec := record{ID: "a", Name: strings.Repeat("x", 60<<10)}
 	var err error
 	if rec.Revision, err = c.put(t.Context(), rec); err != nil {
 		t.Fatal(err)
@@ -88,10 +88,10 @@ func TestFull(t *testing.T) {
 	ctx, dir := t.Context(), shortDir(t)
 	s := small(t, dir)
 	body := strings.Repeat("x", 32<<10)
-	var list []vm.VM
+	var list []record
 	fill := func() (err error) {
 		for range 1000 {
-			rec := vm.VM{ID: vm.NewID(), Name: body}
+			rec := record{ID: string(vm.NewID()), Name: body}
 			if rec.Revision, err = vms(s).put(ctx, rec); err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func TestFull(t *testing.T) {
 				t.Fatalf("delete: %v", err)
 			}
 		}
-		if _, err := c.put(ctx, vm.VM{ID: vm.NewID(), Name: body}); err != nil {
+		if _, err := c.put(ctx, record{ID: string(vm.NewID()), Name: body}); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
 		full()
@@ -172,7 +172,7 @@ func TestNoSpaceAlarm(t *testing.T) {
 	}
 	works := func(id string) {
 		t.Helper()
-		if _, err := vms(s).put(ctx, vm.VM{ID: vm.ID(id)}); err != nil {
+		if _, err := vms(s).put(ctx, record{ID: id}); err != nil {
 			t.Fatalf("creating %s: %v", id, err)
 		}
 		if s.alarmed() {
@@ -197,7 +197,7 @@ func TestNoSpaceAlarm(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := vms(s).drop(ctx, vm.VM{ID: "after-a-start"}); err != nil {
+	if err := vms(s).drop(ctx, record{ID: "after-a-start"}); err != nil {
 		t.Errorf("delete: %v", err)
 	}
 	works("after-a-start")

@@ -48,7 +48,7 @@ func TestCollection(t *testing.T) {
 	ctx, dir := t.Context(), shortDir(t)
 	s := open(t, dir)
 	c := vms(s)
-	rec := vm.VM{ID: "a", Name: "box", State: vm.Starting}
+	rec := record{ID: "a", Name: "box", State: vm.Starting}
 	rev, err := c.put(ctx, rec)
 	if err != nil || rev == 0 {
 		t.Fatalf("create: %d, %v", rev, err)
@@ -69,7 +69,7 @@ func TestCollection(t *testing.T) {
 	if err := c.drop(ctx, rec); !errors.Is(err, vm.Busy) {
 		t.Errorf("stale delete: %v", err)
 	}
-	if _, err := c.put(ctx, vm.VM{ID: "ab"}); err != nil {
+	if _, err := c.put(ctx, record{ID: "ab"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -108,7 +108,7 @@ func TestRace(t *testing.T) {
 	s := open(t, shortDir(t))
 	defer s.Close()
 	c := vms(s)
-	rev, err := c.put(t.Context(), vm.VM{ID: "a"})
+	rev, err := c.put(t.Context(), record{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestRace(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			_, err := c.put(t.Context(), vm.VM{ID: "a", Name: strconv.Itoa(i), Revision: rev})
+			_, err := c.put(t.Context(), record{ID: "a", Name: strconv.Itoa(i), Revision: rev})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -191,7 +191,7 @@ func TestAcknowledgedWritesSurvive(t *testing.T) {
 func writeForEver(t *testing.T, dir string) {
 	s := open(t, dir)
 	for i := 0; ; i++ {
-		if _, err := vms(s).put(t.Context(), vm.VM{ID: vm.ID(fmt.Sprintf("r%06d", i))}); err != nil {
+		if _, err := vms(s).put(t.Context(), record{ID: fmt.Sprintf("r%06d", i)}); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Println("written", i)
@@ -205,9 +205,9 @@ func TestUpdateAll(t *testing.T) {
 	ctx, s := t.Context(), open(t, shortDir(t))
 	defer s.Close()
 	c := vms(s)
-	recs := make([]vm.VM, n)
+	recs := make([]record, n)
 	for i := range recs {
-		recs[i] = vm.VM{ID: vm.ID(fmt.Sprintf("vm%04d", i)), State: vm.Starting, Workdir: strings.Repeat("w", 4096)}
+		recs[i] = record{ID: fmt.Sprintf("vm%04d", i), State: vm.Starting, Name: strings.Repeat("w", 4096)}
 		rev, err := c.put(ctx, recs[i])
 		if err != nil {
 			t.Fatal(err)
@@ -237,7 +237,7 @@ func TestUpdateAll(t *testing.T) {
 		}
 	}
 	for i := range maxChanges + 1 - n {
-		recs = append(recs, vm.VM{ID: vm.ID(fmt.Sprintf("more%04d", i)), Revision: rev})
+		recs = append(recs, record{ID: fmt.Sprintf("more%04d", i), Revision: rev})
 	}
 	if _, err := c.putAll(ctx, recs); !errors.Is(err, vm.Limit) {
 		t.Errorf("too many: %v", err)
