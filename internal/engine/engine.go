@@ -180,6 +180,7 @@ func (e *Engine) Open(ctx context.Context) error {
 	if err := e.recover(ctx); err != nil {
 		e.cancel(errClosed)
 		e.tasks.Wait()
+		e.releaseMachines()
 		return fail(vm.OpServe, string(e.cfg.Dir), err)
 	}
 	e.mu.Lock()
