@@ -139,7 +139,7 @@ func TestCoreTerminal(t *testing.T) {
 	h.run("exec", "box", "--", "sh", "-c", "kill -9 $(pgrep -f '^@warren-agent agent')")
 	h.eventually("the lost terminals are named", func() bool {
 		r := h.run("state", "box")
-		return r.code == 0 && strings.Contains(r.stdout, "terminal session shell (login shell): the guest's agent died")
+		return r.code == 0 && strings.Contains(r.stdout, "terminal session shell (login shell): it ended because the guest's agent died")
 	})
 	if list := h.ok("pty", "ls", "box"); !strings.Contains(list, "lost") {
 		t.Errorf("lost: %s", list)
