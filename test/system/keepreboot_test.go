@@ -23,7 +23,7 @@ func TestKeepOverReboot(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "goes", "--persist", "persistent")
 	h.ok("up", "--name", "stays", "--persist", "persistent")
-	if out := h.ok("on-boot", "stays", "stay"); !strings.Contains(out, "sleeps") {
+	if out := h.ok("on-boot", "stays", "stay"); !strings.Contains(out, "stays suspended") {
 		t.Errorf("on-boot says %q", out)
 	}
 	for _, name := range []string{"goes", "stays"} {
