@@ -41,7 +41,6 @@ type ShownName struct {
 	Name    string    `json:"name"`
 	Account AccountID `json:"account"`
 	SeenAt  time.Time `json:"seenAt"` // to the day
-
 }
 
 // ShownNameLasts is how long a name is reserved for the account that last showed pages under it.
