@@ -1,0 +1,291 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ext4
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+var le = binary.LittleEndian
+
+const (
+	superAt    = 1024
+	superBytes = 1024
+	superMagic = 0xef53
+
+	maxGroups = 1 << 20 // 128 TiB of 4 KiB blocks
+	maxInodes = 1 << 30
+
+	// Features without which a file system cannot be read.
+	featureFileType = 0x2
+	featureRecover  = 0x4 // the journal must be replayed
+	featureMetaBG   = 0x10
+	featureExtents  = 0x40
+	feature64Bit    = 0x80
+	featureFlexBG   = 0x200
+	featureCsumSeed = 0x2000
+	featureLargeDir = 0x4000
+	readable        = featureFileType | featureRecover | featureMetaBG | featureExtents | feature64Bit | featureFlexBG | featureCsumSeed | featureLargeDir
+
+	featureBigAlloc = 0x200 // of those that only writers must know
+)
+
+// unreadable names the features that are refused.
+var unreadable = []struct {
+	bit  uint32
+	name string
+}{
+	{0x1, "compression"},
+	{0x8, "journal_dev"},
+	{0x100, "mmp"},
+	{0x400, "ea_inode"},
+	{0x1000, "dirdata"},
+	{0x8000, "inline_data"},
+	{0x10000, "encrypt"},
+	{0x20000, "casefold"},
+}
+
+// FS is an open file system. Its methods are for one goroutine.
+type FS struct {
+	r         io.ReaderAt
+	journal   map[uint64]logged // blocks whose newest content is in the journal
+	blockSize int64
+	blocks    uint64
+	inodes    uint32
+	perGroup  uint32 // inodes
+	inodeSize int64
+	tables    []uint64 // the first block of each group's inodes
+	claims    uint64   // blocks that inodes may still claim; see claim
+	super     super
+}
+
+// super holds the fields of the superblock that decide where things are.
+type super struct {
+	incompat, roCompat  uint32
+	firstData           uint32
+	blocksPerGroup      uint32
+	descSize            int64
+	reservedGDT         uint32
+	firstMetaBG         uint32
+	journalInode        uint32
+	uuid                [16]byte
+	rootAt, journalMode uint32
+}
+
+// Open reads the superblock and the group descriptors, and replays the journal in
+// memory. size is that of the disk. Kinds: Corrupt for what contradicts itself,
+// Unsupported for what this reader does not know, Internal when r fails.
+func Open(r io.ReaderAt, size int64) (*FS, error) {
+	raw := make([]byte, superBytes)
+	if _, err := r.ReadAt(raw, superAt); err != nil && !errors.Is(err, io.EOF) {
+		return nil, vm.Errorf(vm.Internal, "", "the disk cannot be read: %w", err)
+	}
+	if le.Uint16(raw[0x38:]) != superMagic {
+		return nil, vm.Errorf(vm.Unsupported, "", "the disk holds no ext4 file system").
+			WithHint("only a disk whose first bytes are an ext4 file system can be compared")
+	}
+	f := &FS{r: r}
+	if err := f.parse(raw, size); err != nil {
+		return nil, err
+	}
+	if err := f.locate(); err != nil {
+		return nil, err
+	}
+	if f.super.incompat&featureRecover == 0 {
+		return f, nil
+	}
+	if err := f.replay(); err != nil {
+		return nil, err
+	}
+	// The journal may hold a newer superblock and newer descriptors.
+	if _, err := f.readAt(raw, superAt); err != nil {
+		return nil, err
+	}
+	if err := f.parse(raw, size); err != nil {
+		return nil, err
+	}
+	return f, f.locate()
+}
+
+// parse takes the superblock.
+func (f *FS) parse(raw []byte, size int64) error {
+	s := super{
+		incompat: le.Uint32(raw[0x60:]), roCompat: le.Uint32(raw[0x64:]),
+		firstData: le.Uint32(raw[0x14:]), blocksPerGroup: le.Uint32(raw[0x20:]),
+		reservedGDT: uint32(le.Uint16(raw[0xce:])), firstMetaBG: le.Uint32(raw[0x104:]),
+		journalInode: le.Uint32(raw[0xe0:]), descSize: 32,
+	}
+	copy(s.uuid[:], raw[0x68:])
+	if bits := s.incompat &^ readable; bits != 0 {
+		return vm.Errorf(vm.Unsupported, "", "the file system has %s, which cannot be compared", featureNames(bits))
+	}
+	if s.roCompat&featureBigAlloc != 0 {
+		return vm.Errorf(vm.Unsupported, "", "the file system has bigalloc, which cannot be compared")
+	}
+	f.blocks = uint64(le.Uint32(raw[0x4:]))
+	if s.incompat&feature64Bit != 0 {
+		f.blocks |= uint64(le.Uint32(raw[0x150:])) << 32
+		s.descSize = int64(le.Uint16(raw[0xfe:]))
+	}
+	shift := le.Uint32(raw[0x18:])
+	f.inodes, f.perGroup, f.inodeSize = le.Uint32(raw[0x0:]), le.Uint32(raw[0x28:]), int64(le.Uint16(raw[0x58:]))
+	if le.Uint32(raw[0x4c:]) == 0 { // revision 0
+		f.inodeSize = 128
+	}
+	if shift > 6 {
+		return damaged("its blocks are of 2^%d KiB", shift)
+	}
+	f.blockSize, f.super = 1024<<shift, s
+	groups := uint64(0)
+	if s.blocksPerGroup > 0 && f.blocks > uint64(s.firstData) {
+		groups = (f.blocks - uint64(s.firstData) + uint64(s.blocksPerGroup) - 1) / uint64(s.blocksPerGroup)
+	}
+	switch {
+	case f.blocks > uint64(size)/uint64(f.blockSize):
+		return damaged("it has %d blocks of %d bytes on a disk of %d bytes", f.blocks, f.blockSize, size)
+	case groups == 0 || groups > maxGroups || int64(s.blocksPerGroup) > 8*f.blockSize:
+		return damaged("it has %d groups of %d blocks", groups, s.blocksPerGroup)
+	case f.perGroup == 0 || int64(f.perGroup) > 8*f.blockSize || uint64(f.inodes) != groups*uint64(f.perGroup) || f.inodes > maxInodes:
+		return damaged("it has %d inodes, %d in each of %d groups", f.inodes, f.perGroup, groups)
+	case f.inodeSize < 128 || f.inodeSize > f.blockSize || f.inodeSize&(f.inodeSize-1) != 0:
+		return damaged("its inodes have %d bytes", f.inodeSize)
+	case s.descSize < 32 || s.descSize > f.blockSize || s.descSize&(s.descSize-1) != 0 || s.incompat&feature64Bit != 0 && s.descSize < 64:
+		return damaged("its group descriptors have %d bytes", s.descSize)
+	}
+	f.tables = make([]uint64, groups)
+	f.claims = f.blocks
+	return nil
+}
+
+// locate reads where each group's inodes are.
+func (f *FS) locate() error {
+	perBlock := uint64(f.blockSize / f.super.descSize)
+	raw := make([]byte, f.blockSize)
+	tableBlocks := uint64(int64(f.perGroup)*f.inodeSize+f.blockSize-1) / uint64(f.blockSize)
+	for g := range f.tables {
+		if i := uint64(g) % perBlock; i == 0 {
+			if err := f.Block(f.descriptorBlock(uint64(g)/perBlock), raw); err != nil {
+				return err
+			}
+		}
+		d := raw[int64(uint64(g)%perBlock)*f.super.descSize:]
+		at := uint64(le.Uint32(d[0x8:]))
+		if f.super.descSize >= 64 {
+			at |= uint64(le.Uint32(d[0x28:])) << 32
+		}
+		if at == 0 || at >= f.blocks || f.blocks-at < tableBlocks {
+			return damaged("the inodes of group %d are at block %d", g, at)
+		}
+		f.tables[g] = at
+	}
+	return nil
+}
+
+// descriptorBlock is where a block of group descriptors lies.
+func (f *FS) descriptorBlock(i uint64) uint64 {
+	if f.super.incompat&featureMetaBG == 0 || i < uint64(f.super.firstMetaBG) {
+		return uint64(f.super.firstData) + 1 + i
+	}
+	group := i * uint64(f.blockSize/f.super.descSize)
+	at := uint64(f.super.firstData) + group*uint64(f.super.blocksPerGroup)
+	if f.hasSuper(group) {
+		at++
+	}
+	return at
+}
+
+// hasSuper reports whether a group begins with a copy of the superblock.
+func (f *FS) hasSuper(group uint64) bool {
+	const sparseSuper = 0x1
+	if group <= 1 || f.super.roCompat&sparseSuper == 0 {
+		return true
+	}
+	for _, base := range []uint64{3, 5, 7} {
+		n := base
+		for n < group {
+			n *= base
+		}
+		if n == group {
+			return true
+		}
+	}
+	return false
+}
+
+// BlockSize is the size of a block in bytes.
+func (f *FS) BlockSize() int64 { return f.blockSize }
+
+// Blocks is the number of blocks.
+func (f *FS) Blocks() uint64 { return f.blocks }
+
+// Inodes is the number of inodes, used or not. Their numbers begin at 1.
+func (f *FS) Inodes() uint32 { return f.inodes }
+
+// Block reads one block, as it is after the journal was replayed.
+func (f *FS) Block(n uint64, p []byte) error {
+	if n >= f.blocks {
+		return damaged("it names block %d of %d", n, f.blocks)
+	}
+	at, escaped := int64(n)*f.blockSize, false
+	if l, ok := f.journal[n]; ok {
+		at, escaped = int64(l.block)*f.blockSize, l.escaped
+	}
+	if _, err := f.r.ReadAt(p[:f.blockSize], at); err != nil {
+		return vm.Errorf(vm.Internal, "", "the disk cannot be read: %w", err)
+	}
+	if escaped {
+		binary.BigEndian.PutUint32(p, journalMagic)
+	}
+	return nil
+}
+
+// readAt reads bytes of the file system as they are after the journal was replayed.
+func (f *FS) readAt(p []byte, off int64) (int, error) {
+	block := make([]byte, f.blockSize)
+	for done := 0; done < len(p); {
+		at := off + int64(done)
+		if err := f.Block(uint64(at/f.blockSize), block); err != nil {
+			return done, err
+		}
+		done += copy(p[done:], block[at%f.blockSize:])
+	}
+	return len(p), nil
+}
+
+// claim takes blocks out of the budget: all inodes together cannot have more blocks
+// than there are, so that a tree of lies ends early.
+func (f *FS) claim(n uint64) error {
+	if n > f.claims {
+		return damaged("its files claim more blocks than it has")
+	}
+	f.claims -= n
+	return nil
+}
+
+// Renew gives the budget of claimed blocks anew, for another walk over all inodes.
+func (f *FS) Renew() { f.claims = f.blocks }
+
+func damaged(format string, args ...any) error {
+	return vm.Errorf(vm.Corrupt, "", "the file system is damaged: %s", fmt.Sprintf(format, args...))
+}
+
+func featureNames(bits uint32) string {
+	var names []string
+	for _, u := range unreadable {
+		if bits&u.bit != 0 {
+			names = append(names, u.name)
+			bits &^= u.bit
+		}
+	}
+	if bits != 0 {
+		names = append(names, fmt.Sprintf("unknown features %#x", bits))
+	}
+	return strings.Join(names, ", ")
+}
