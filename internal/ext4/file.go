@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxLink  = 4096 // bytes of a symbolic link's target
+	maxLink  = 4096     // bytes of a symbolic link's target
 	maxAttrs = 64 << 10 // bytes of one inode's extended attributes
 
 	attrMagic = 0xea020000

@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
-// RootInode is the number of the root directory.
-const RootInode = 2
+// Numbers of inodes that every file system has.
+const (
+	RootInode    = 2
+	JournalInode = 8
+)
 
 // FirstInode is the lowest number that a file has; those below are reserved.
 const FirstInode = 11
@@ -145,6 +148,17 @@ func (in *Inode) Raw() []byte {
 		clear(out[0x8c:0x90])
 	}
 	return out
+}
+
+// Where is what of the inode says where its content is: the list of its blocks, a
+// short link's target, a device's number.
+func (in *Inode) Where() []byte { return in.raw[0x28 : 0x28+60] }
+
+// Keep is a copy of the inode that does not share the bytes it was parsed from.
+func (in *Inode) Keep() *Inode {
+	out := *in
+	out.raw = append([]byte(nil), in.raw...)
+	return &out
 }
 
 // Extent is a run of blocks of a file.

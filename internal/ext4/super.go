@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"strings"
 
 	"github.com/warren-vm/warren/vm"
@@ -68,15 +70,13 @@ type FS struct {
 
 // super holds the fields of the superblock that decide where things are.
 type super struct {
-	incompat, roCompat  uint32
-	firstData           uint32
-	blocksPerGroup      uint32
-	descSize            int64
-	reservedGDT         uint32
-	firstMetaBG         uint32
-	journalInode        uint32
-	uuid                [16]byte
-	rootAt, journalMode uint32
+	incompat, roCompat uint32
+	firstData          uint32
+	blocksPerGroup     uint32
+	descSize           int64
+	reservedGDT        uint32
+	firstMetaBG        uint32
+	journalInode       uint32
 }
 
 // Open reads the superblock and the group descriptors, and replays the journal in
@@ -122,7 +122,6 @@ func (f *FS) parse(raw []byte, size int64) error {
 		reservedGDT: uint32(le.Uint16(raw[0xce:])), firstMetaBG: le.Uint32(raw[0x104:]),
 		journalInode: le.Uint32(raw[0xe0:]), descSize: 32,
 	}
-	copy(s.uuid[:], raw[0x68:])
 	if bits := s.incompat &^ readable; bits != 0 {
 		return vm.Errorf(vm.Unsupported, "", "the file system has %s, which cannot be compared", featureNames(bits))
 	}
@@ -257,6 +256,55 @@ func (f *FS) readAt(p []byte, off int64) (int, error) {
 		done += copy(p[done:], block[at%f.blockSize:])
 	}
 	return len(p), nil
+}
+
+// Logged are the blocks whose newest content is in the journal.
+func (f *FS) Logged() iter.Seq[uint64] { return maps.Keys(f.journal) }
+
+// Metadata calls each for the runs of blocks that belong to the file system itself:
+// superblocks, descriptors, bitmaps, tables of inodes and the journal.
+func (f *FS) Metadata(each func(first, n uint64)) error {
+	perBlock := uint64(f.blockSize / f.super.descSize)
+	tableBlocks := uint64(int64(f.perGroup)*f.inodeSize+f.blockSize-1) / uint64(f.blockSize)
+	raw := make([]byte, f.blockSize)
+	for g := range uint64(len(f.tables)) {
+		at := f.descriptorBlock(g / perBlock)
+		if g%perBlock == 0 {
+			if err := f.Block(at, raw); err != nil {
+				return err
+			}
+			each(at, 1)
+		}
+		d := raw[int64(g%perBlock)*f.super.descSize:]
+		for _, off := range []int{0x0, 0x4} { // the bitmaps of blocks and of inodes
+			b := uint64(le.Uint32(d[off:]))
+			if f.super.descSize >= 64 {
+				b |= uint64(le.Uint32(d[off+0x20:])) << 32
+			}
+			if b < f.blocks {
+				each(b, 1)
+			}
+		}
+		each(f.tables[g], tableBlocks)
+		if f.hasSuper(g) {
+			first := uint64(f.super.firstData) + g*uint64(f.super.blocksPerGroup)
+			n := 1 + (uint64(len(f.tables))+perBlock-1)/perBlock + uint64(f.super.reservedGDT)
+			each(first, min(n, f.blocks-first))
+		}
+	}
+	each(0, uint64(f.super.firstData)+1)
+	if f.super.journalInode == 0 {
+		return nil
+	}
+	f.Renew()
+	in, err := f.Inode(f.super.journalInode)
+	if err != nil {
+		return err
+	}
+	return f.Extents(in, func(e Extent) error {
+		each(e.Physical, e.Length)
+		return nil
+	})
 }
 
 // claim takes blocks out of the budget: all inodes together cannot have more blocks
