@@ -47,6 +47,8 @@ var allowed = map[string][]string{
 	"internal/guest":      {"vm", "internal/link"},
 	"internal/confine":    {},
 	"internal/qcow":       {"vm", "internal/layout", "internal/confine"},
+	"internal/ext4":       {"vm"},
+	"internal/review":     {"vm", "internal/ext4", "internal/qcow"},
 	"internal/qemu":       {"vm", "internal/qmp", "internal/layout", "internal/link", "internal/confine", "internal/qcow"},
 	"internal/monitor":    {"vm", "internal/layout", "internal/link", "internal/qmp", "internal/qemu", "internal/usernet", "internal/egress", "internal/guest", "internal/folder", "internal/confine"},
 	"internal/warm":       {"vm", "internal/layout", "internal/image", "internal/link", "internal/qemu", "internal/monitor", "internal/guest"},
