@@ -246,8 +246,8 @@ type Turn struct {
 	Actor      string       `json:"actor"`  // who marked it, as in audit records
 	At         time.Time    `json:"at"`
 	PauseMs    float64      `json:"pauseMs"`
-	Memory     bool         `json:"memory"`     // undo brings processes back, too
-	Stat       *DiffStat    `json:"stat"`       // what changed until the next turn or now; nil = not compared yet
+	Memory     bool         `json:"memory"` // undo brings processes back, too
+	Stat       *DiffStat    `json:"stat"`   // what changed until the next turn or now; nil = not compared yet
 	StatError  string       `json:"statError,omitempty"`
 	CommitRepo string       `json:"commitRepo,omitempty"` // repository and
 	Commit     string       `json:"commit,omitempty"`     // id of the commit made from it

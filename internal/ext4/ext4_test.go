@@ -116,7 +116,7 @@ func walk(t *testing.T, fs *ext4.FS) map[string]string {
 	visit = func(n uint32, path string) {
 		in, err := fs.Inode(n)
 		if err != nil {
-			t.Fatalf("%q: %v", path, err)
+			t.Fatalf("the inode of %q: %v", path, err)
 		}
 		out[path] = describe(t, fs, in)
 		if in.Type != ext4.Directory {
@@ -128,7 +128,7 @@ func walk(t *testing.T, fs *ext4.FS) map[string]string {
 			}
 			return nil
 		}); err != nil {
-			t.Fatalf("%q: %v", path, err)
+			t.Fatalf("the directory %q: %v", path, err)
 		}
 	}
 	visit(ext4.RootInode, "/")

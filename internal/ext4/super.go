@@ -92,7 +92,7 @@ func Open(r io.ReaderAt, size int64) (*FS, error) {
 			WithHint("only a disk whose first bytes are an ext4 file system can be compared")
 	}
 	f := &FS{r: r}
-	if err := f.parse(raw, size); err != nil {
+	if err := f.readSuper(raw, size); err != nil {
 		return nil, err
 	}
 	if err := f.locate(); err != nil {
@@ -108,14 +108,14 @@ func Open(r io.ReaderAt, size int64) (*FS, error) {
 	if _, err := f.readAt(raw, superAt); err != nil {
 		return nil, err
 	}
-	if err := f.parse(raw, size); err != nil {
+	if err := f.readSuper(raw, size); err != nil {
 		return nil, err
 	}
 	return f, f.locate()
 }
 
-// parse takes the superblock.
-func (f *FS) parse(raw []byte, size int64) error {
+// readSuper takes the superblock.
+func (f *FS) readSuper(raw []byte, size int64) error {
 	s := super{
 		incompat: le.Uint32(raw[0x60:]), roCompat: le.Uint32(raw[0x64:]),
 		firstData: le.Uint32(raw[0x14:]), blocksPerGroup: le.Uint32(raw[0x20:]),
@@ -317,7 +317,7 @@ func (f *FS) claim(n uint64) error {
 	return nil
 }
 
-// Renew gives the budget of claimed blocks anew, for another walk over all inodes.
+// Renew gives the budget of claimed blocks again, for another walk over all inodes.
 func (f *FS) Renew() { f.claims = f.blocks }
 
 func damaged(format string, args ...any) error {

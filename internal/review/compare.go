@@ -109,7 +109,7 @@ func Compare(ctx context.Context, a, b Disk, differ Differ) (*Result, error) {
 		}
 	}
 	if c.a.fs.BlockSize() != c.b.fs.BlockSize() || c.a.fs.InodesPerBlock() != c.b.fs.InodesPerBlock() {
-		return nil, vm.Errorf(vm.Unsupported, "", "one file system has blocks of %d bytes, the other of %d, or their inodes differ in size: it was made anew",
+		return nil, vm.Errorf(vm.Unsupported, "", "one file system has blocks of %d bytes, the other of %d, or their inodes differ in size: it was formatted again",
 			c.a.fs.BlockSize(), c.b.fs.BlockSize())
 	}
 	for _, step := range []func() error{
@@ -218,7 +218,7 @@ func (c *comparison) before(first uint32, block uint64, was []byte) (same bool, 
 		return false, err
 	}
 	if off != 0 {
-		return false, vm.Errorf(vm.Unsupported, "", "the inodes of one file system lie elsewhere in their blocks than the other's: it was made anew")
+		return false, vm.Errorf(vm.Unsupported, "", "the inodes of one file system lie elsewhere in their blocks than the other's: it was formatted again")
 	}
 	if old == block && !c.differ.has(block) {
 		return true, nil

@@ -59,7 +59,7 @@ func base(t testing.TB) (before, after string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"work/main.go": "package main\n", "work/same": "same", "work/mode": "m", "work/owner": "o", "work/attr": "a",
+		"work/app.go": "package main\n", "work/same": "same", "work/mode": "m", "work/owner": "o", "work/attr": "a",
 		"work/silent": strings.Repeat("quiet\n", 100), "work/gone": "g", "work/old": strings.Repeat("moved\n", 50),
 		"tree/deep/one": "1", "tree/deep/two": "2", "etc/unit": "[Unit]\n", "swap": "before",
 	} {
@@ -169,13 +169,13 @@ func TestEveryChange(t *testing.T) {
 		"ea_set attr user.x y",
 		"ln old new", "unlink old",
 		"rm link", "symlink link mode",
-		"rm main.go", "write "+text+" main.go",
+		"rm app.go", "write "+text+" app.go",
 		"cd /tree/deep", "rm one", "rm two", "cd /tree", "rmdir deep", "cd /", "rmdir tree",
 	)
 	r := compare(t, before, after)
 	wantChanges(t, r,
 		"added /work/added", "deleted /work/gone", "modified /work/mode mode", "modified /work/owner owner", "modified /work/attr attrs",
-		"renamed /work/new from /work/old", "modified /work/link content", "modified /work/main.go content mode",
+		"renamed /work/new from /work/old", "modified /work/link content", "modified /work/app.go content mode",
 		"deleted /tree", "deleted /tree/deep", "deleted /tree/deep/one", "deleted /tree/deep/two", "added /dir")
 	if len(r.Oddities) != 0 {
 		t.Errorf("oddities are found: %q", r.Oddities)

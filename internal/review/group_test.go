@@ -13,7 +13,7 @@ import (
 
 func TestGroupOf(t *testing.T) {
 	for p, want := range map[string]review.Group{
-		"/work/main.go":                   review.Project,
+		"/work/app.go":                    review.Project,
 		"/work":                           review.Project,
 		"/workshop":                       review.System,
 		"/work/node_modules/a/index.js":   review.Caches,
@@ -49,7 +49,7 @@ func TestConcernsOf(t *testing.T) {
 		"/etc/hosts":                           review.MovesNames,
 		"/work/.npmrc":                         review.MovesPackages,
 		"/usr/lib/python3/dist-packages/x.pth": review.RunsInAll,
-		"/work/main.go":                        "",
+		"/work/app.go":                         "",
 		"/work/git/config":                     "",
 		"/etc/motd":                            "",
 	} {
