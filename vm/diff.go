@@ -75,6 +75,7 @@ type DiffRequest struct {
 	To    string      `json:"to,omitempty"`
 	Paths []GuestPath `json:"paths,omitempty"` // only these and what is below them; none = the whole machine
 	Hunks bool        `json:"hunks,omitempty"` // with changed lines
+	Patch bool        `json:"patch,omitempty"` // with a patch of each change that git can apply
 	All   bool        `json:"all,omitempty"`   // also the files that are else only counted
 }
 
@@ -98,6 +99,8 @@ type Diff struct {
 	// A commit names it, so that it takes exactly what was shown.
 	Manifest string       `json:"manifest"`
 	Workdir  string       `json:"workdir,omitempty"`
+	// PatchBase is the directory to which the paths of patches are relative.
+	PatchBase GuestPath `json:"patchBase,omitempty"`
 	Stat     DiffStat     `json:"stat"`
 	Groups   []DiffGroup  `json:"groups"`  // in the order in which they are shown
 	Changes  []FileChange `json:"changes"` // by group, then by path
@@ -175,6 +178,10 @@ type FileChange struct {
 	// are missing or incomplete.
 	Hunks string `json:"hunks,omitempty"`
 	Cut   string `json:"cut,omitempty"`
+	// Patch is the change as git writes it, with its header: "git apply" takes the
+	// patches of all changes one after the other. Paths in it are relative to the
+	// diff's PatchBase. Empty = left out, and Cut says why.
+	Patch []byte `json:"patch,omitempty"`
 	// Git is how the nested repository around it sees it: tracked, untracked, ignored.
 	Git      string        `json:"git,omitempty"`
 	Concerns []string      `json:"concerns,omitempty"` // why it is shown first

@@ -70,6 +70,10 @@ func base(t testing.TB) (before, after string) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
+		// Older than the change: times have whole seconds here.
+		if old := time.Now().Add(-time.Hour); os.Chtimes(path, old, old) != nil {
+			t.Fatal("a file's times cannot be set")
+		}
 	}
 	if err := os.Symlink("same", filepath.Join(dir, "work/link")); err != nil {
 		t.Fatal(err)
