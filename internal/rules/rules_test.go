@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"internal/store":      {"vm", "internal/ledger"},
 	"internal/egress":     {"vm"},
 	"internal/usernet":    {"vm", "internal/egress"},
+	"internal/outside":    {"vm", "internal/egress"},
 	"internal/audit":      {"vm", "internal/layout"},
 	"internal/events":     {"vm", "internal/layout"},
 	"internal/image":      {"vm", "internal/layout"},
