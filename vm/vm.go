@@ -176,6 +176,9 @@ type VM struct {
 	Previews []Preview   `json:"previews,omitempty"` // ports with an access setting; never changed in place
 	// Labels are set by its owner, to find it by; never changed in place.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Repos are the repositories that its programs may use as the VM itself, without a
+	// secret; a fork has those of its parent. Never changed in place.
+	Repos []RepoGrant `json:"repos,omitempty"`
 	// Terminals are the guest's terminals when the VM was last suspended or stopped.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 	// TerminalsOmitted counts the terminals that are not kept in Terminals.
@@ -212,7 +215,7 @@ type APIKey struct {
 }
 
 // Actor is the caller, and how it was authenticated: an API key, a token or
-// an SSH key of an identity, or as Warren itself.
+// an SSH key of an identity, as a VM by its own network, or as Warren itself.
 type Actor struct {
 	Account AccountID `json:"account"`
 	Key     KeyID     `json:"key,omitempty"`
@@ -225,13 +228,20 @@ type Actor struct {
 	Token    TokenID    `json:"token,omitempty"`
 	SSHKey   SSHKeyID   `json:"sshKey,omitempty"`
 
+	// VM is set for programs inside a VM, which call as the VM itself: they reach only
+	// the repositories that were granted to it.
+	VM ID `json:"vm,omitempty"`
+
 	Issued time.Time `json:"-"` // when the secret was made: after a rotation the key is another one
 }
 
-// OwnerOnly returns an error for an identity, for verbs of the account's owner;
+// OwnerOnly returns an error for an identity or a VM, for verbs of the account's owner;
 // subject is the thing that the verb acts on.
 func (a Actor) OwnerOnly(subject string) error {
-	if a.Identity == "" {
+	switch {
+	case a.VM != "":
+		return Errorf(Denied, subject, "a VM may not do this").WithCode("FORBIDDEN", "vmId", subject).WithHint("do it on the host")
+	case a.Identity == "":
 		return nil
 	}
 	return Errorf(Denied, subject, "an identity may not do this").

@@ -49,7 +49,10 @@ func denied(ref, why string) error {
 
 // Reaches reports whether an actor may see a VM of its account.
 func (a *Access) Reaches(who vm.Actor, id vm.ID) bool {
-	if who.Identity == "" {
+	switch {
+	case who.VM != "":
+		return false
+	case who.Identity == "":
 		return true
 	}
 	_, ok := a.permission(who.Identity, id)
@@ -64,7 +67,10 @@ func (a *Access) May(who vm.Actor, id vm.ID, verb vm.Op, user string) error {
 
 // mayAct is May for a Linux user; "" = none.
 func (a *Access) mayAct(who vm.Actor, id vm.ID, user string) error {
-	if who.Identity == "" {
+	switch {
+	case who.VM != "":
+		return denied(string(id), "a VM has no permission for VMs")
+	case who.Identity == "":
 		return nil
 	}
 	p, ok := a.permission(who.Identity, id)
@@ -77,12 +83,15 @@ func (a *Access) mayAct(who vm.Actor, id vm.ID, user string) error {
 	return nil
 }
 
-// Valid fails if the actor's key, token or SSH key was revoked or has expired. Kind
-// Unauthenticated.
+// Valid fails if the actor's key, token or SSH key was revoked or has expired, or if the
+// VM that it is has been removed. Kind Unauthenticated.
 func (a *Access) Valid(who vm.Actor) error {
 	ok := true
 	switch {
 	case who.System != "":
+	case who.VM != "":
+		v, known := a.rooms.VMs.VMOf(who.VM)
+		ok = known && v.Account == who.Account
 	case who.Token != "":
 		t, known := a.tokens.Get(who.Token)
 		ok = known && !t.Expired(a.now())
