@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -25,6 +26,12 @@ const (
 	// reclaimAfter is after how many revisions old ones are removed again while the
 	// file is as large as the quota.
 	reclaimAfter = 64
+	// countCommits is after how many commits, without an older reader, every page
+	// that was freed before them is counted as free: the first one frees it, the
+	// second one makes it usable, the third one counts it.
+	countCommits = 3
+	// countFor is how long a change waits for that at most.
+	countFor = 2 * time.Second
 )
 
 // hardQuota is where etcd itself stops to write. It is above our own, so that
@@ -60,7 +67,7 @@ func (s *Store) fits(ctx context.Context, ops []Op) error {
 		}
 		grows += len(o.value) - was
 	}
-	if full && grows > smallGrowth && s.crowded(ctx, 1) {
+	if full && grows > smallGrowth && s.crowded(ctx, 1) && s.counted(ctx) >= s.quota {
 		return vm.Errorf(vm.NoSpace, ops[0].id, "the records take %d MiB, as many as they may", s.quota>>20).
 			WithHint("delete VMs, snapshots, volumes, tokens or keys that nobody needs; deleting still works, and nothing was lost")
 	}
@@ -113,6 +120,40 @@ func (s *Store) crowded(ctx context.Context, revisions int64) bool {
 	return s.server.Server.Backend().SizeInUse() >= s.quota
 }
 
+// counted returns how many bytes the records take, after every freed page is
+// counted. etcd counts at a commit, and counts the pages that a commit frees
+// only at a later one, which comes with the next write. counted makes these
+// commits itself. Pages that a reader may still look at are not free: it waits
+// for the readers, for countFor at most.
+func (s *Store) counted(ctx context.Context) int64 {
+	s.reclaiming.Lock()
+	defer s.reclaiming.Unlock()
+	b := s.server.Server.Backend()
+	rev := s.server.Server.KV().Rev()
+	if rev == s.countedAt {
+		return b.SizeInUse() // nothing was written since
+	}
+	end := time.Now().Add(countFor)
+	for n := 0; n < countCommits && b.SizeInUse() >= s.quota; {
+		b.ForceCommit()
+		if b.OpenReadTxN() <= 1 { // its own, of the state that was just committed
+			n++
+			continue
+		}
+		n = 0
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return b.SizeInUse()
+		}
+		if time.Now().After(end) {
+			return b.SizeInUse()
+		}
+	}
+	s.countedAt = rev
+	return b.SizeInUse()
+}
+
 // reclaim removes the revisions that nobody reads any more, if there are at
 // least so many, and gives the pages that are free then back, if they are many;
 // with 0 in any case. Then it disarms etcd's alarm, which refuses every write.
@@ -133,7 +174,7 @@ func (s *Store) reclaim(ctx context.Context, revisions int64) error {
 		}
 		s.compacted = now
 		b.ForceCommit()
-		b.ForceCommit() // the pages that one frees are counted with the next
+		b.ForceCommit() // counts most of the freed pages; counted counts them all
 	}
 	if free := b.Size() - b.SizeInUse(); free > s.quota/8 || revisions == 0 && free > 0 {
 		if err := s.shrink(b); err != nil {

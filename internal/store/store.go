@@ -43,8 +43,9 @@ type Store struct {
 
 	quota      int64        // bytes that the records may take
 	written    atomic.Int64 // bytes since etcd's last commit that was asked for
-	reclaiming sync.Mutex   // held while old revisions are removed; guards compacted
+	reclaiming sync.Mutex   // held while old revisions are removed; guards what follows
 	compacted  int64        // the revision below which there are none
+	countedAt  int64        // the revision at which all freed pages were counted
 
 	stop context.CancelFunc // ends the defragmenter
 	done chan struct{}      // closed when it has ended
