@@ -19,6 +19,7 @@ const (
 	WhyBeforeExec     Why = "before-exec"     // exec --capture-first
 	WhyLayer          Why = "layer"           // a layer of a spec, kept as a base
 	WhyReseat         Why = "reseat"          // a reseat: the VM has no private pages afterwards
+	WhyReview         Why = "review"          // the disk for a comparison; of each VM the newest is kept
 )
 
 // GenerationState is the state of a generation, in the contract's spelling for snapshots.
@@ -35,25 +36,27 @@ const (
 // Generation is the record of a generation: its owner, its origin and why it is kept.
 // What a machine needs to start from it is in the manifest next to its files (Manifest).
 type Generation struct {
-	ID        GenerationID    `json:"id"`
-	Account   AccountID       `json:"account"`
-	VM        ID              `json:"vm,omitempty"`     // its source; stays after that VM is deleted
-	VMName    string          `json:"vmName,omitempty"` // at that time
-	Parent    GenerationID    `json:"parent,omitempty"` // the previous generation of its VM; "" = the image
-	DiskOn    GenerationID    `json:"diskOn,omitempty"` // the generation whose disk is the base of its disk; "" = the image
-	Image     ImageID         `json:"image"`
-	Why       Why             `json:"why"`
-	State     GenerationState `json:"state"`
-	Failure   string          `json:"failure,omitempty"`
-	Memory    bool            `json:"memory"`           // it has memory and device state, not only a disk
-	Durable   bool            `json:"durable"`          // its files are fsynced and its manifest is written
-	Sealed    bool            `json:"sealed,omitempty"` // compressed and encrypted; decrypted on use
-	Size      Size            `json:"size"`
-	CreatedAt time.Time       `json:"createdAt"`
-	DataBytes int64           `json:"dataBytes"`        // disk space of its own files
-	PauseMs   float64         `json:"pauseMs"`          // how long the VM was paused
-	BootID    string          `json:"bootId,omitempty"` // boot id of the host at the capture
-	Note      string          `json:"note,omitempty"`   // e.g. the command of a before-exec generation
+	ID      GenerationID    `json:"id"`
+	Account AccountID       `json:"account"`
+	VM      ID              `json:"vm,omitempty"`     // its source; stays after that VM is deleted
+	VMName  string          `json:"vmName,omitempty"` // at that time
+	Parent  GenerationID    `json:"parent,omitempty"` // the previous generation of its VM; "" = the image
+	DiskOn  GenerationID    `json:"diskOn,omitempty"` // the generation whose disk is the base of its disk; "" = the image
+	Image   ImageID         `json:"image"`
+	Why     Why             `json:"why"`
+	State   GenerationState `json:"state"`
+	Failure string          `json:"failure,omitempty"`
+	Memory  bool            `json:"memory"`  // it has memory and device state, not only a disk
+	Durable bool            `json:"durable"` // its files are fsynced and its manifest is written
+	// Synced says that its disk has all that programs had written at the capture.
+	Synced    bool      `json:"synced,omitempty"`
+	Sealed    bool      `json:"sealed,omitempty"` // compressed and encrypted; decrypted on use
+	Size      Size      `json:"size"`
+	CreatedAt time.Time `json:"createdAt"`
+	DataBytes int64     `json:"dataBytes"`        // disk space of its own files
+	PauseMs   float64   `json:"pauseMs"`          // how long the VM was paused
+	BootID    string    `json:"bootId,omitempty"` // boot id of the host at the capture
+	Note      string    `json:"note,omitempty"`   // e.g. the command of a before-exec generation
 
 	// Snapshot names it for API callers; "" = not a snapshot.
 	Snapshot    SnapshotID  `json:"snapshot,omitempty"`

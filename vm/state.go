@@ -100,6 +100,7 @@ const (
 	OpUndrain        Op = "undrain" // VMs start again
 	OpQuota          Op = "quota"   // an account's limits are set
 	OpPreview        Op = "preview" // access to a port of a VM is set
+	OpDiff           Op = "diff"    // disks of VMs are compared
 	OpDomain         Op = "domain"  // a domain is verified, mapped or unmapped
 )
 

@@ -27,6 +27,8 @@ type captureOptions struct {
 	key         string // of a layer
 	build       vm.BuildID
 	volumes     string // how mounted ones are treated; "" = refuse a capture with memory
+	ran         bool   // record what runs
+	sync        bool   // what programs have written must be on the disk; without memory it always is
 }
 
 // capture saves the VM of op into a new generation, which is ready but not yet durable
@@ -76,6 +78,9 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	}
 	if err := e.cfg.Generations.Begin(g.ID, s.id, g.Size.DiskMiB); err != nil {
 		return g, err
+	}
+	if o.ran {
+		e.noteRan(ctx, s, g.ID)
 	}
 	if err := e.step(ctx, "capture:machine"); err != nil {
 		return g, err

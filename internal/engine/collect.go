@@ -142,6 +142,7 @@ func (e *Engine) needsLocked() map[vm.GenerationID]need {
 func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 	kept := map[vm.GenerationID]bool{}
 	auto, layers := map[vm.ID][]vm.Generation{}, map[string][]vm.Generation{}
+	reviewed := map[vm.ID]vm.Generation{}
 	for id, g := range e.gens {
 		switch {
 		case g.info.Gone || g.info.State != vm.GenReady || g.info.Deleted:
@@ -149,9 +150,16 @@ func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 			kept[id] = true
 		case g.info.Why == vm.WhyLayer:
 			layers[string(g.info.Account)+" "+g.info.Key] = append(layers[string(g.info.Account)+" "+g.info.Key], g.info)
+		case g.info.Why == vm.WhyReview:
+			if newest, ok := reviewed[g.info.VM]; e.vms[g.info.VM] != nil && (!ok || g.info.CreatedAt.After(newest.CreatedAt)) {
+				reviewed[g.info.VM] = g.info
+			}
 		case automatic(g.info.Why) && e.vms[g.info.VM] != nil:
 			auto[g.info.VM] = append(auto[g.info.VM], g.info)
 		}
+	}
+	for _, g := range reviewed {
+		kept[g.ID] = true
 	}
 	for _, list := range layers {
 		if sortNewest(list); e.now().Sub(lastUse(list[0])) < layersKept {

@@ -308,6 +308,11 @@ type Generations interface {
 	DiskOn(of vm.ID) (vm.GenerationID, error)
 	// Below is DiskOn for the disk of a generation.
 	Below(id vm.GenerationID) (vm.GenerationID, error)
+	// Layers returns the files of a generation's disk, the top first: its own, those of
+	// the generations below, and those of the image. LayersOf is that of a VM's disk. Kind
+	// Corrupt when a disk names anything else as the one below it.
+	Layers(id vm.GenerationID) ([]string, error)
+	LayersOf(of vm.ID) ([]string, error)
 	// Captured returns the result that a completed capture left on disk; else NotFound.
 	Captured(id vm.GenerationID) (vm.Captured, error)
 	// Publish makes a generation complete and durable; it reads all its data.

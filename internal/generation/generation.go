@@ -195,20 +195,13 @@ func (s Store) baseOf(path string) (vm.GenerationID, error) {
 	if err != nil || backing == "" {
 		return "", err
 	}
-	if !filepath.IsAbs(backing) {
-		backing = resolved(filepath.Dir(path)) + "/" + backing // not filepath.Join: ".." must apply after a link
-	}
-	file := resolved(backing)
-	if name, ok := strings.CutPrefix(file, resolved(s.Dir.Generations())+"/"); ok {
-		id, disk, _ := strings.Cut(name, "/")
-		if g := vm.GenerationID(id); disk == filepath.Base(s.dir(g).Disk()) {
-			return g, nil
-		}
-	} else if s.ofImage(file) {
+	file := below(path, backing)
+	if id, ok := s.generationOf(file); ok {
+		return id, nil
+	} else if id == "" && s.ofImage(file) {
 		return "", nil
 	}
-	return "", vm.Errorf(vm.Corrupt, filepath.Base(path), "it says that it lies on what is no disk of a generation or an image").
-		WithHint("the disk was tampered with; go back to a generation from before: `warren tree NAME`, `warren rollback NAME`")
+	return "", tampered(path)
 }
 
 // ofImage reports whether a file, named without links, is in the images. The

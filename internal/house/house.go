@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/answers"
+	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/job"
@@ -38,6 +39,8 @@ type Config struct {
 	// Repositories are the git repositories that permissions may name; nil = none.
 	Repositories access.Repositories
 
+	Reader changes.DiskReader // of frozen disks; nil = none
+
 	Resolver       names.Resolver // for TXT records; nil = the system's
 	PreviewDomains []string       // default: only warren.localhost
 }
@@ -54,6 +57,7 @@ type House struct {
 	Names   *names.Names
 	Job     *job.Job
 	Answers *answers.Answers
+	Changes *changes.Changes
 
 	opened []func(context.Context) error // closes what was opened, in the order of the opening
 }
@@ -91,6 +95,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Engine = engine.New(c.Config)
 	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now})
 	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
+	h.Changes = changes.New(changes.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Reader: c.Reader, Clock: c.Clock, Log: c.Log})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }

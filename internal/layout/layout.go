@@ -230,6 +230,10 @@ func (g GenerationDir) Device() string { return filepath.Join(string(g), "device
 // Captured marks a capture as complete: vm.Captured, as JSON.
 func (g GenerationDir) Captured() string { return filepath.Join(string(g), "captured.json") }
 
+// Ran is what ran in the guest at the capture: a vm.GuestState, as JSON. Few
+// generations have it.
+func (g GenerationDir) Ran() string { return filepath.Join(string(g), "ran.json") }
+
 // SealedRAM is the memory, compressed and encrypted, of a generation that is
 // cold.
 func (g GenerationDir) SealedRAM() string { return filepath.Join(string(g), "ram.sealed") }

@@ -58,7 +58,7 @@ func codeNames(t *testing.T) []string {
 	module := func(_ string, n int) []string { return []string{"<module>"}[:n] }
 	add("DATA/", GenerationDir(warm), module)
 	out = slices.DeleteFunc(out, func(name string) bool { // a warm generation is neither kept apart nor ever cold nor resized
-		return strings.HasSuffix(name, ".sealed") || strings.HasSuffix(name, "<module>") || strings.HasSuffix(name, "captured.json")
+		return strings.HasSuffix(name, ".sealed") || strings.HasSuffix(name, "<module>") || strings.HasSuffix(name, "captured.json") || strings.HasSuffix(name, "ran.json")
 	})
 	add("DATA/", GenerationDir(Dir("DATA").Generation("<generation>")), module)
 	add("DATA/", ImageDir(Dir("DATA").Image("<image>")), func(_ string, n int) []string { return []string{"<key>"}[:n] })

@@ -162,6 +162,28 @@ func (g generations) baseOf(path string) (vm.GenerationID, error) {
 	return vm.GenerationID(filepath.Base(dir)), nil
 }
 
+func (g generations) Layers(id vm.GenerationID) ([]string, error) {
+	return g.files(layout.GenerationDir(g.Dir.Generation(id)).Disk())
+}
+
+func (g generations) LayersOf(of vm.ID) ([]string, error) { return g.files(g.Dir.Overlay(of)) }
+
+// files are the disk, the disks of generations below it, and one of the image.
+func (g generations) files(path string) ([]string, error) {
+	list := []string{path}
+	for {
+		below, err := g.baseOf(path)
+		if err != nil {
+			return nil, err
+		}
+		if below == "" {
+			return append(list, imageDisk), nil
+		}
+		path = layout.GenerationDir(g.Dir.Generation(below)).Disk()
+		list = append(list, path)
+	}
+}
+
 func (g generations) SealKey() ([]byte, error) { return []byte("key"), nil }
 
 func (g generations) Seal(ctx context.Context, id vm.GenerationID, _ []byte) (int64, error) {

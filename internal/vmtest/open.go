@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/answers"
+	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/internal/inside"
@@ -78,12 +79,13 @@ type House struct {
 	*names.Names
 	*job.Job
 	*answers.Answers
+	*changes.Changes
 	Rooms *house.House
 }
 
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
-	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, Repositories: s.Repositories, HostID: s.Host, LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, Repositories: s.Repositories, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
 		Dir: s.Dir, Run: s.Run,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Folders: s.Folders,
@@ -92,7 +94,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Answers: h.Answers, Rooms: h}, nil
+	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Rooms: h}, nil
 }
 
 // Close closes the rooms.

@@ -1,0 +1,59 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package changes is the room of what changed in a machine: it compares frozen states of
+// disks. It reads them with the confined reader, and changes VMs and generations only
+// through the engine.
+package changes
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/warren-vm/warren/internal/access"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/journal"
+	"github.com/warren-vm/warren/internal/reader"
+	"github.com/warren-vm/warren/vm"
+)
+
+// DiskReader reads frozen disks; reader.Reader implements it.
+type DiskReader interface {
+	Diff(ctx context.Context, from, to []string, o reader.Options) (*vm.Diff, error)
+	Tar(ctx context.Context, layers []string, paths []vm.GuestPath, o reader.TarOptions, w io.Writer) error
+}
+
+// Config is what the room works with.
+type Config struct {
+	Engine  *engine.Engine
+	Access  *access.Access
+	Journal *journal.Journal
+	Reader  DiskReader // nil = this server has none: kind Unsupported
+	Clock   engine.Clock
+	Log     *slog.Logger
+}
+
+// Changes is the room. All methods may be called at once from many goroutines.
+type Changes struct{ cfg Config }
+
+// New returns the room. Open the engine before its first use.
+func New(cfg Config) *Changes {
+	if cfg.Reader == nil {
+		cfg.Reader = noReader{}
+	}
+	return &Changes{cfg: cfg}
+}
+
+// noReader is the reader of a server that has none.
+type noReader struct{}
+
+func (noReader) Diff(context.Context, []string, []string, reader.Options) (*vm.Diff, error) {
+	return nil, errNoReader
+}
+
+func (noReader) Tar(context.Context, []string, []vm.GuestPath, reader.TarOptions, io.Writer) error {
+	return errNoReader
+}
+
+var errNoReader = vm.Errorf(vm.Unsupported, "warren-reader", "this server cannot read disks").WithHint("build warren with `make build`")

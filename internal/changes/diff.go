@@ -1,0 +1,100 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package changes
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/reader"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Diff compares two states of VMs; see vm.DiffRequest. ref is the VM whose state is the
+// newer one unless the request names another. A running VM is paused for a moment when
+// its present state is wanted. Kinds: NotFound, Denied, Invalid, and those of
+// engine.FrozenDisk and reader.Reader.Diff.
+func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffRequest) (d vm.Diff, err error) {
+	defer func() { err = vm.WithOp(vm.OpDiff, ref, err) }()
+	if err := checkPaths(r.Paths); err != nil {
+		return d, err
+	}
+	// The older state first: a capture of the present may replace the last one.
+	from, releaseFrom, err := x.side(ctx, c, ref, cmp.Or(r.From, engine.StateOrigin))
+	if err != nil {
+		return d, err
+	}
+	defer releaseFrom()
+	to, releaseTo, err := x.side(ctx, c, ref, r.To)
+	if err != nil {
+		return d, err
+	}
+	defer releaseTo()
+	out, err := x.cfg.Reader.Diff(ctx, from.Layers, to.Layers, reader.Options{
+		Workdir: to.Workdir, Paths: r.Paths, Hunks: r.Hunks, All: r.All, Was: from.State, Now: to.State,
+	})
+	if err != nil {
+		return d, err
+	}
+	out.From, out.To, out.Workdir = from.Side, to.Side, to.Workdir
+	out.Manifest = manifest(from.Side, to.Side, out.Manifest)
+	out.NotCompared = append(out.NotCompared, notCompared(from, to)...)
+	return *out, nil
+}
+
+// side finds one state; see vm.DiffRequest.From.
+func (x *Changes) side(ctx context.Context, c *vm.Call, ref, state string) (engine.Frozen, func(), error) {
+	if other, ok := strings.CutPrefix(state, "vm:"); ok {
+		ref, state = other, engine.StateNow
+	}
+	return x.cfg.Engine.FrozenDisk(ctx, c, ref, state)
+}
+
+// manifest is the digest that a commit names. The newer state is in it by its VM and its
+// content: another capture of the same content has the same digest.
+func manifest(from, to vm.DiffSide, content string) string {
+	data, err := json.Marshal([]string{"warren diff 1", string(from.Generation), string(from.Image), string(to.VM), string(to.Image), content})
+	if err != nil {
+		panic(err) // strings
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// notCompared says what the disks do not show.
+func notCompared(from, to engine.Frozen) (list []string) {
+	for _, x := range []struct {
+		f    engine.Frozen
+		what string
+	}{{from, "older"}, {to, "newer"}} {
+		if !x.f.Synced {
+			list = append(list, "the "+x.what+" state was captured without writing the guest's cache to its disk: what programs had written less than 30 s before may be missing")
+		}
+	}
+	return list
+}
+
+const (
+	maxPaths = 1000
+	maxPath  = 4096
+)
+
+// checkPaths wants absolute paths without "..".
+func checkPaths(paths []vm.GuestPath) error {
+	if len(paths) > maxPaths {
+		return vm.Errorf(vm.Invalid, "paths", "there are %d, the limit is %d", len(paths), maxPaths)
+	}
+	for _, p := range paths {
+		if !strings.HasPrefix(string(p), "/") || len(p) > maxPath || strings.ContainsRune(string(p), 0) || strings.Contains(string(p)+"/", "/../") {
+			return vm.Errorf(vm.Invalid, p.String(), "a path is absolute, without \"..\" and has at most %d bytes", maxPath).
+				WithHint("name it as in the guest, such as /work/app.go")
+		}
+	}
+	return nil
+}
