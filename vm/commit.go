@@ -93,3 +93,17 @@ func (l LeftOut) String() string {
 	}
 	return text
 }
+
+// ProjectSummary is what a confined program found in a directory of a frozen disk beside
+// its files. All of it is the guest's word.
+type ProjectSummary struct {
+	Root     GuestPath   `json:"root"`              // the directory
+	Repo     bool        `json:"repo,omitempty"`    // it has a .git
+	Branch   string      `json:"branch,omitempty"`  // of its HEAD
+	Head     string      `json:"head,omitempty"`    // commit
+	Origins  []string    `json:"origins,omitempty"` // commits that it fetched from its origin
+	Files    int         `json:"files"`
+	LeftOut  []LeftOut   `json:"leftOut,omitempty"`
+	TooLarge []GuestPath `json:"tooLarge,omitempty"` // files beyond the limit, the first ones
+	Special  []GuestPath `json:"special,omitempty"`  // devices, pipes and sockets
+}

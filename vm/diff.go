@@ -97,14 +97,14 @@ type Diff struct {
 	To   DiffSide `json:"to"`
 	// Manifest is a digest over the sides and all changes below Paths, shown or not.
 	// A commit names it, so that it takes exactly what was shown.
-	Manifest string       `json:"manifest"`
-	Workdir  string       `json:"workdir,omitempty"`
+	Manifest string `json:"manifest"`
+	Workdir  string `json:"workdir,omitempty"`
 	// PatchBase is the directory to which the paths of patches are relative.
-	PatchBase GuestPath `json:"patchBase,omitempty"`
-	Stat     DiffStat     `json:"stat"`
-	Groups   []DiffGroup  `json:"groups"`  // in the order in which they are shown
-	Changes  []FileChange `json:"changes"` // by group, then by path
-	Hidden   []HiddenDir  `json:"hidden,omitempty"`
+	PatchBase GuestPath    `json:"patchBase,omitempty"`
+	Stat      DiffStat     `json:"stat"`
+	Groups    []DiffGroup  `json:"groups"`  // in the order in which they are shown
+	Changes   []FileChange `json:"changes"` // by group, then by path
+	Hidden    []HiddenDir  `json:"hidden,omitempty"`
 	// System is what the files mean for the machine: packages, units, users, cron jobs.
 	// Ports and processes are as the guest reported them at the captures.
 	System []SystemChange `json:"system,omitempty"`
