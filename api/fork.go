@@ -165,11 +165,6 @@ type Schedule struct {
 	CaptureEvery vm.Seconds `json:"captureEverySeconds"` // 0 = never
 }
 
-// CaptureVM asks for a generation that is kept for a while.
-type CaptureVM struct {
-	Note string `json:"note,omitempty"` // what it is for
-}
-
 // Snapshot is a snapshot as the contract shows it.
 type Snapshot struct {
 	SnapshotID          vm.SnapshotID  `json:"snapshotId"`

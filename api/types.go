@@ -160,6 +160,10 @@ type ExecAwait struct {
 	Command  string     `json:"command"`
 	Terminal *string    `json:"terminal"` // ignored
 	Timeout  *vm.Millis `json:"timeoutMs"`
+
+	// Ours; see vm.ExecSpec.
+	Turn    string `json:"turn,omitempty"`
+	Summary bool   `json:"summary,omitempty"`
 }
 
 // ExecResult answers exec-await.
@@ -168,6 +172,9 @@ type ExecResult struct {
 	Stderr     string `json:"stderr"`
 	StatusCode int    `json:"statusCode"`
 	Truncated  bool   `json:"truncated,omitempty"` // ours: the output is incomplete
+
+	// Ours, if they were asked for.
+	Turn *vm.Turn `json:"turn,omitempty"`
 }
 
 // ExecMessage is one text frame of the exec WebSocket, or one line of the
@@ -179,6 +186,7 @@ type ExecMessage struct {
 	Error   *ErrorBody     `json:"error,omitempty"`
 	Signal  string         `json:"signal,omitempty"`
 	Data    []byte         `json:"data,omitempty"` // base64, lines only
+	Turn    *vm.Turn       `json:"turn,omitempty"` // of started: marked before the start
 }
 
 // Channels of the exec WebSocket's binary frames.

@@ -38,6 +38,7 @@ type Exec struct {
 	conn *websocket.Conn
 	ref  string // the VM
 	proc vm.Process
+	turn *vm.Turn
 
 	wmu  sync.Mutex   // one writer at a time
 	buf  []byte       // used by Write
@@ -132,7 +133,7 @@ func (e *Exec) start(spec vm.ExecSpec) error {
 	if m.Type != "started" || m.Process == nil {
 		return vm.Errorf(vm.GuestFault, "", "the server said %q before the command had started", m.Type)
 	}
-	e.proc = *m.Process
+	e.proc, e.turn = *m.Process, m.Turn
 	return nil
 }
 
@@ -154,6 +155,9 @@ func (e *Exec) message(r io.Reader) (api.ExecMessage, error) {
 	}
 	return m, nil
 }
+
+// Turn returns the turn that was marked before the start; nil = none was asked for.
+func (e *Exec) Turn() *vm.Turn { return e.turn }
 
 // Process returns the process as it was started.
 func (e *Exec) Process() vm.Process { return e.proc }

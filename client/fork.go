@@ -100,8 +100,3 @@ func (c *Client) Keep(ctx context.Context, ref string, in api.KeepVM) (api.KeptV
 func (c *Client) SetSchedule(ctx context.Context, ref string, every time.Duration) (api.VM, error) {
 	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "schedule")}, api.Schedule{CaptureEvery: vm.Seconds(every)})
 }
-
-// CaptureFirst captures a generation before a risky command.
-func (c *Client) CaptureFirst(ctx context.Context, ref, note string) (vm.Generation, error) {
-	return do[vm.Generation](ctx, c, call{method: "POST", path: vmPath(ref, "capture")}, api.CaptureVM{Note: note})
-}

@@ -13,8 +13,8 @@ import (
 
 // StartProcess starts a command in the background; its log begins with its
 // first byte.
-func (c *Client) StartProcess(ctx context.Context, ref string, spec vm.ExecSpec) (vm.Process, error) {
-	return do[vm.Process](ctx, c, call{method: "POST", path: vmPath(ref, "processes")}, spec)
+func (c *Client) StartProcess(ctx context.Context, ref string, spec vm.ExecSpec) (api.StartedProcess, error) {
+	return do[api.StartedProcess](ctx, c, call{method: "POST", path: vmPath(ref, "processes")}, spec)
 }
 
 // Processes returns the commands that exec started, running or ended.

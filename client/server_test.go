@@ -163,11 +163,12 @@ func TestExecAgainstServer(t *testing.T) {
 	if st, err := e.Run(&out, io.Discard); err != nil || st.Code != 0 || out.String() != "hello" {
 		t.Errorf("the command with input ended with %+v (%v), stdout %q, want exit code 0 and the input", st, err, out.String())
 	}
-	p, err := c.StartProcess(ctx, "box", vm.ExecSpec{Command: "echo logged"})
+	started, err := c.StartProcess(ctx, "box", vm.ExecSpec{Command: "echo logged"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err = c.WaitProcess(ctx, "box", p.ID); err != nil || p.ExitCode == nil || *p.ExitCode != 0 {
+	p, err := c.WaitProcess(ctx, "box", started.ID)
+	if err != nil || p.ExitCode == nil || *p.ExitCode != 0 {
 		t.Fatalf("the process ended as %+v (%v), want exit code 0", p, err)
 	}
 	r, off, err := c.ProcessLog(ctx, "box", p.ID, 0, false)

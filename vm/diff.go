@@ -246,16 +246,18 @@ type Alert struct {
 
 // Turn is a generation that marks one attempt of an agent.
 type Turn struct {
-	ID         GenerationID `json:"id"`
-	VM         ID           `json:"vm"`
-	Number     int          `json:"number"` // 1 = the oldest turn of the VM that is kept
-	Note       string       `json:"note"`   // what it tries
-	Actor      string       `json:"actor"`  // who marked it, as in audit records
-	At         time.Time    `json:"at"`
-	PauseMs    float64      `json:"pauseMs"`
-	Memory     bool         `json:"memory"` // undo brings processes back, too
-	Stat       *DiffStat    `json:"stat"`   // what changed until the next turn or now; nil = not compared yet
-	StatError  string       `json:"statError,omitempty"`
-	CommitRepo string       `json:"commitRepo,omitempty"` // repository and
-	Commit     string       `json:"commit,omitempty"`     // id of the commit made from it
+	ID      GenerationID `json:"id"`
+	VM      ID           `json:"vm"`
+	Number  int          `json:"number"` // 1 = the first turn of the VM; it never changes
+	Note    string       `json:"note"`   // what it tries
+	Actor   string       `json:"actor"`  // who marked it, as in audit records
+	At      time.Time    `json:"at"`
+	PauseMs float64      `json:"pauseMs"`
+	Memory  bool         `json:"memory"` // undo brings processes back, too
+	// Stat is what changed until the next turn, or until now; nil = not compared yet, or
+	// StatError says why it could not be.
+	Stat       *DiffStat `json:"stat"`
+	StatError  string    `json:"statError,omitempty"`
+	CommitRepo string    `json:"commitRepo,omitempty"` // repository and
+	Commit     string    `json:"commit,omitempty"`     // id of the commit made from it
 }

@@ -16,7 +16,8 @@ const (
 	WhyBeforeRollback Why = "before-rollback" // the state before a rollback
 	WhyBeforeBoot     Why = "before-boot"     // the memory before a start from the disk alone
 	WhySchedule       Why = "schedule"        // periodic, see VM.CaptureEvery
-	WhyBeforeExec     Why = "before-exec"     // exec --capture-first
+	WhyBeforeExec     Why = "before-exec"     // before a command, by an older warren; now it is a turn
+	WhyTurn           Why = "turn"            // marks what somebody tries, see Turn
 	WhyLayer          Why = "layer"           // a layer of a spec, kept as a base
 	WhyReseat         Why = "reseat"          // a reseat: the VM has no private pages afterwards
 	WhyReview         Why = "review"          // the disk for a comparison; of each VM the newest is kept
@@ -56,7 +57,7 @@ type Generation struct {
 	DataBytes int64     `json:"dataBytes"`        // disk space of its own files
 	PauseMs   float64   `json:"pauseMs"`          // how long the VM was paused
 	BootID    string    `json:"bootId,omitempty"` // boot id of the host at the capture
-	Note      string    `json:"note,omitempty"`   // e.g. the command of a before-exec generation
+	Note      string    `json:"note,omitempty"`   // e.g. what a turn tries
 
 	// Snapshot names it for API callers; "" = not a snapshot.
 	Snapshot    SnapshotID  `json:"snapshot,omitempty"`
@@ -85,6 +86,16 @@ type Generation struct {
 	UsedAt time.Time `json:"usedAt,omitzero"`
 	// Build is the build that made a snapshot from a spec; "" = none.
 	Build BuildID `json:"build,omitempty"`
+
+	// Turn is the number of a turn among those of its VM; 0 = not a turn. Actor is who
+	// marked it, as audit records name callers.
+	Turn  int    `json:"turn,omitempty"`
+	Actor string `json:"actor,omitempty"`
+	// NoMemory says that the memory of a turn is no longer kept for the turn's sake.
+	NoMemory bool `json:"noMemory,omitempty"`
+	// StatTo is the generation with which a turn was compared, with the result Stat.
+	StatTo GenerationID `json:"statTo,omitempty"`
+	Stat   *DiffStat    `json:"stat,omitempty"`
 
 	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }

@@ -68,6 +68,12 @@ type ExecSpec struct {
 	Stdin bool `json:"stdin,omitempty"`
 	// Background starts the command detached, with a complete log.
 	Background bool `json:"background,omitempty"`
+
+	// Turn marks a turn with this note before the command starts; "" = none. Summary asks
+	// what the command changed on the disk. Both are the server's work: the guest gets
+	// neither.
+	Turn    string `json:"turn,omitempty"`
+	Summary bool   `json:"summary,omitempty"`
 }
 
 // Process is a command started by exec, running or ended. Its id is unique in

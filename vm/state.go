@@ -57,6 +57,7 @@ const (
 	OpResize   Op = "resize"
 	OpKeep     Op = "keep"    // a child takes the place of another VM
 	OpCapture  Op = "capture" // by the engine: a schedule, a merge, a reseat
+	OpTurn     Op = "turn"    // a generation marks what somebody tries
 	OpRecover  Op = "recover" // by the engine: a VM in an unknown state
 	OpService  Op = "service" // systemd units of the guest
 	OpState    Op = "state"   // what runs in the guest
@@ -171,6 +172,11 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpTurn: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
 	OpVMRename: {
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
@@ -211,7 +217,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
 	return append(ops, guestOps...)
 }
 

@@ -27,6 +27,7 @@ func TestTransitions(t *testing.T) {
 		OpResize:   ". . running . . stopped .",
 		OpKeep:     ". . running . suspended stopped .",
 		OpCapture:  ". . running . suspended stopped .",
+		OpTurn:     ". . running . suspended stopped .",
 		OpRecover:  "running suspended running running suspended stopped .",
 		OpMount:    ". . running . . . .",
 		OpUnmount:  ". . running . . . .",

@@ -38,6 +38,7 @@ type execOptions struct {
 	tty          bool
 	background   bool
 	json         bool
+	turn         string
 	captureFirst bool
 }
 
@@ -74,6 +75,7 @@ wait").
   warren exec -it box -- bash
   warren exec box -i --timeout 30 -- python3 -
   warren exec box --background -- python3 -m http.server
+  warren exec box --turn "upgrade the framework" -- npm update
   warren exec box --json -- sh -c 'echo out; echo err >&2; exit 3'`,
 		Annotations: map[string]string{passes: "yes"},
 		Args:        passingArgs(args(2, -1, "the VM or the command is missing: warren exec NAME -- CMD")),
@@ -84,7 +86,8 @@ wait").
 		ValidArgsFunction: a.completeVM,
 	}
 	o.add(cmd.Flags())
-	cmd.Flags().BoolVar(&o.captureFirst, "capture-first", false, "before it runs, capture a generation to roll back to")
+	cmd.Flags().StringVar(&o.turn, "turn", "", "first mark a turn, with this note: `warren undo` returns to it")
+	cmd.Flags().BoolVar(&o.captureFirst, "capture-first", false, "first mark a turn, with the command as its note")
 	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "give it a terminal; -it to type into it")
 	cmd.Flags().BoolVarP(&o.background, "background", "d", false, "print the process's id and return; its output goes to its log")
 	return cmd
@@ -118,6 +121,9 @@ func (o *execOptions) spec(getenv func(string) string) (vm.ExecSpec, error) {
 		}
 		s.Timeout = vm.Millis(d)
 	}
+	if s.Turn = o.turn; o.captureFirst && o.turn == "" {
+		s.Turn = strings.Join(o.argv, " ")
+	}
 	if o.background && o.stdin {
 		return s, usage("a command in the background gets no input").WithHint("leave out -i, or -d")
 	}
@@ -136,13 +142,6 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.captureFirst {
-		g, err := c.CaptureFirst(ctx, o.name, strings.Join(o.argv, " "))
-		if err != nil {
-			return err
-		}
-		a.io.notef("captured %s: `warren rollback %s %s` returns to it", g.ID, printable(o.name), g.ID)
-	}
 	if o.background {
 		p, err := c.StartProcess(ctx, o.name, spec)
 		switch {
@@ -151,6 +150,7 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 		case o.json:
 			return a.io.json(p)
 		}
+		a.noteTurn(o.name, p.Turn)
 		a.io.printf("%s\n", p.ID)
 		return nil
 	}
@@ -191,6 +191,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 		defer close(watched)
 		a.passSignals(e, name, first, sigs, over, leave)
 	}()
+	a.noteTurn(name, e.Turn())
 	if spec.Stdin {
 		// Nothing can interrupt a read of a terminal. This goroutine ends with
 		// the input or with the program.

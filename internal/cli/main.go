@@ -168,7 +168,7 @@ func commands(a *app) []*cobra.Command {
 		return list
 	}
 	out := in(groupVM, newUp(a), newRun(a), newLs(a), newInspect(a), newStop(a), newStart(a),
-		newSuspend(a), newDrain(a), newFork(a), newSnapshot(a), newRollback(a), newTree(a), newKeep(a), newResize(a), newRename(a), newLabel(a), newOnBoot(a),
+		newSuspend(a), newDrain(a), newFork(a), newSnapshot(a), newRollback(a), newTurn(a), newTree(a), newKeep(a), newResize(a), newRename(a), newLabel(a), newOnBoot(a),
 		newKill(a), newRm(a), newDone(a), newUsage(a))
 	out = append(out, in(groupUse, newExec(a), newShell(a), newPty(a), newPs(a), newState(a), newTop(a), newDiagnose(a), newIdle(a), newHold(a), newWait(a), newSignal(a), newLogs(a), newCp(a), newWatchFiles(a), newSSH(a), newSSHConfig(a), newSSHProxy(a),
 		newFs(a), newNet(a), newService(a), newVolume(a), newProfile(a), newLint(a), newPreview(a), newForward(a), newDomain(a))...)
@@ -184,7 +184,7 @@ func hasCommandLine(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, 
 
 // destructive are the verbs that lose or stop something. They are never suggested
 // for a typo, because a person may just confirm the suggestion.
-var destructive = []string{"rm", "kill", "stop", "down", "drain", "prune", "done", "rollback", "keep", "revoke", "lock", "remove", "delete", "unmount", "unmap", "rotate", "close"}
+var destructive = []string{"rm", "kill", "stop", "down", "drain", "prune", "done", "rollback", "undo", "restore", "keep", "revoke", "lock", "remove", "delete", "unmount", "unmap", "rotate", "close"}
 
 func unknownCommand(cmd *cobra.Command, name string) error {
 	e := usage("%s: no such command", printable(name))

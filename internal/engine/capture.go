@@ -29,6 +29,8 @@ type captureOptions struct {
 	volumes     string // how mounted ones are treated; "" = refuse a capture with memory
 	ran         bool   // record what runs
 	sync        bool   // what programs have written must be on the disk; without memory it always is
+	turn        int    // number of a turn
+	actor       string // who marked it
 }
 
 // capture saves the VM of op into a new generation, which is ready but not yet durable
@@ -105,6 +107,7 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.Generation {
 		Memory: !o.diskOnly && rec.State != vm.Stopped, Size: rec.Size, CreatedAt: e.now(),
 		BootID: rec.Machine.BootID, Note: clip(o.note),
 		Snapshot: o.snapshot, Name: o.name, Persistence: o.persistence, Key: o.key, Build: o.build,
+		Turn: o.turn, Actor: o.actor,
 	}
 	if g.Memory {
 		g.VolumesSeen, g.Mounts, g.Cut = rec.VolumesSeen, e.mountedIn(rec), o.volumes == VolumesCut

@@ -123,9 +123,12 @@ func (e *Engine) needsLocked() map[vm.GenerationID]need {
 	for _, s := range e.vms {
 		whole(s.rec.Generation)
 	}
-	keep := e.keptLocked()
-	for id := range keep {
-		whole(id)
+	for id, n := range e.keptLocked() {
+		if n == needAll {
+			whole(id)
+		} else {
+			below(id)
+		}
 	}
 	for _, g := range e.gens {
 		if g.pins > 0 || g.info.State == vm.GenBuilding || e.doubtfulLocked(g.info.VM) && !g.info.Gone {
@@ -138,16 +141,17 @@ func (e *Engine) needsLocked() map[vm.GenerationID]need {
 	return needs
 }
 
-// keptLocked returns the generations that are kept for their own sake.
-func (e *Engine) keptLocked() map[vm.GenerationID]bool {
-	kept := map[vm.GenerationID]bool{}
+// keptLocked returns the generations that are kept for their own sake, and what is kept
+// of each.
+func (e *Engine) keptLocked() map[vm.GenerationID]need {
+	kept := map[vm.GenerationID]need{}
 	auto, layers := map[vm.ID][]vm.Generation{}, map[string][]vm.Generation{}
 	reviewed := map[vm.ID]vm.Generation{}
 	for id, g := range e.gens {
 		switch {
 		case g.info.Gone || g.info.State != vm.GenReady || g.info.Deleted:
 		case g.info.Snapshot != "":
-			kept[id] = true
+			kept[id] = needAll
 		case g.info.Why == vm.WhyLayer:
 			layers[string(g.info.Account)+" "+g.info.Key] = append(layers[string(g.info.Account)+" "+g.info.Key], g.info)
 		case g.info.Why == vm.WhyReview:
@@ -159,16 +163,23 @@ func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 		}
 	}
 	for _, g := range reviewed {
-		kept[g.ID] = true
+		kept[g.ID] = needAll
 	}
 	for _, list := range layers {
 		if sortNewest(list); e.now().Sub(lastUse(list[0])) < layersKept {
-			kept[list[0].ID] = true // older ones of the key were replaced
+			kept[list[0].ID] = needAll // older ones of the key were replaced
+		}
+	}
+	for _, list := range e.turnsLocked() {
+		for i, g := range list[:min(len(list), turnsKept)] {
+			if kept[g.ID] = needAll; i >= turnMemories || g.NoMemory {
+				kept[g.ID] = needDisk
+			}
 		}
 	}
 	for _, list := range auto {
 		for _, id := range thin(list, e.now()) {
-			kept[id] = true
+			kept[id] = needAll
 		}
 	}
 	return kept

@@ -141,6 +141,9 @@ func (e *Engine) free(ctx context.Context, account vm.AccountID, over func(*usag
 			continue
 		}
 		out.Gone = append(out.Gone, item)
+		if next.Priority == storage.TurnMemoryPriority { // its disk may go, too, after the memory of the others
+			delete(tried, next.Item)
+		}
 		e.collect(ctx)
 		if u, err = e.measure(ctx); err != nil {
 			return out, err
@@ -213,16 +216,16 @@ func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error
 	return err
 }
 
-// evictGeneration gives up a layer or a snapshot. collect then removes what nothing else
-// needs.
+// evictGeneration gives up a layer or a snapshot, or the memory of a turn, or, if it has
+// none, the turn. collect then removes what nothing else needs.
 func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.GenerationID, detail map[string]any) error {
 	e.mu.Lock()
 	g := e.gens[id]
-	if g == nil || !keptForItself(g.info) {
+	if g == nil || !keptForItself(g.info) && !e.isTurnLocked(g.info) {
 		e.mu.Unlock()
 		return notFound(string(id))
 	}
-	kept, info := keptGeneration(g), g.info
+	kept, info := keptGeneration(g, e.newestTurnsLocked()), g.info
 	e.mu.Unlock()
 	if kept != "" {
 		return vm.Errorf(vm.Busy, string(id), "it is no longer evictable: %s", kept)
@@ -234,7 +237,13 @@ func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.Generati
 	if err != nil {
 		return err
 	}
-	info, err = e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Deleted = true })
+	info, err = e.changeGeneration(ctx, id, func(g *vm.Generation) {
+		if priorityOf(*g) == storage.TurnMemoryPriority {
+			g.NoMemory = true
+			return
+		}
+		g.Deleted = true
+	})
 	r.End(err, detail)
 	if err != nil {
 		return err
@@ -242,9 +251,13 @@ func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.Generati
 	data := maps.Clone(detail)
 	data["generation"] = string(id)
 	kind := "layer.evicted"
-	if info.Snapshot != "" {
+	switch {
+	case info.Snapshot != "":
 		kind = "snapshot.evicted"
 		data["snapshot"], data["name"] = string(info.Snapshot), info.Name
+	case info.Why == vm.WhyTurn:
+		kind = "turn.evicted"
+		data["turn"], data["onlyMemory"] = info.Turn, !info.Deleted
 	}
 	e.cfg.Journal.Emit(vm.Event{Type: kind, VM: info.VM, Account: info.Account, Data: data})
 	return nil

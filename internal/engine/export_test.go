@@ -96,6 +96,7 @@ var steps = []struct {
 	{"resume cold", []string{"cold:open", "start:disk", "start:launch"}},
 	{"fork", slices.Concat([]string{"fork:audit"}, captured, []string{"fork:record", "fork:dir", "fork:launch", "fork:commit", "fork:done"})},
 	{"snapshot", slices.Concat([]string{"snapshot:audit"}, captured, []string{"capture:publish"})},
+	{"turn", slices.Concat([]string{"turn:audit"}, captured)},
 	{"resize", []string{"resize:audit", "resize:machine", "resize:record"}},
 	{"resize stopped", []string{"resize:audit", "resize:record", "resize:disk"}},
 	{"resize by start", []string{

@@ -63,6 +63,8 @@ func doVerb(t *testing.T, e *vmtest.House, c *vm.Call, verb string) error {
 		_, err = e.Fork(t.Context(), c, "box", engine.ForkRequest{Count: 2, Prefix: "kid"})
 	case "snapshot":
 		_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "snap"})
+	case "turn":
+		_, err = e.Turn(t.Context(), c, "box", engine.TurnRequest{Note: "try"})
 	case "resize":
 		_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{VCPU: 2, MemoryMiB: 1024, DiskMiB: 32 << 10}})
 	case "resize stopped":

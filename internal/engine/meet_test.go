@@ -197,8 +197,8 @@ func verbs(e *vmtest.House) map[string]func(context.Context, *vm.Call, string) e
 			return err
 		},
 		"lineage": func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Lineage(ctx, c, r); return err },
-		"capture": func(ctx context.Context, c *vm.Call, r string) error {
-			_, err := e.CaptureFirst(ctx, c, r, "")
+		"turn": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.Turn(ctx, c, r, engine.TurnRequest{})
 			return err
 		},
 		"schedule": func(ctx context.Context, c *vm.Call, r string) error {
@@ -424,7 +424,7 @@ func wakes(op vm.Op) bool {
 // compares with the state table.
 func TestAllPairs(t *testing.T) {
 	ops := map[string]vm.Op{
-		"suspend": vm.OpSuspend, "fork": vm.OpFork, "snapshot": vm.OpSnapshot, "keep": vm.OpKeep, "capture": vm.OpCapture, "schedule": vm.OpCapture,
+		"suspend": vm.OpSuspend, "fork": vm.OpFork, "snapshot": vm.OpSnapshot, "keep": vm.OpKeep, "turn": vm.OpTurn, "schedule": vm.OpCapture,
 		"start": vm.OpStart, "stop": vm.OpStop, "kill": vm.OpKill, "delete": vm.OpDelete, "network": vm.OpNetwork,
 		"vm-rename": vm.OpVMRename, "label": vm.OpLabel, "wait port": vm.OpDial,
 		"exec": vm.OpExec, "start process": vm.OpExec, "write": vm.OpWrite, "open": vm.OpRead, "stat": vm.OpRead, "readdir": vm.OpRead,

@@ -40,6 +40,12 @@ type SnapshotRequest struct {
 	Volumes     string          // for mounted volumes: VolumesCut, VolumesDetach; "" = refuse
 }
 
+// TurnRequest marks a turn.
+type TurnRequest struct {
+	Note     string // what it tries
+	DiskOnly bool   // without memory: going back to it boots the VM on that disk
+}
+
 // RollbackRequest names the generation to go back to.
 type RollbackRequest struct {
 	To       string        // a generation's or snapshot's id or name; "" = the VM's newest

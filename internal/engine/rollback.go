@@ -86,7 +86,7 @@ func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.Generation, error) {
 		switch {
 		case err != nil:
 			return g, err
-		case g.State != vm.GenReady || g.Gone || g.DiskOnly || g.Deleted:
+		case g.State != vm.GenReady || g.Gone || g.DiskOnly && g.Why != vm.WhyTurn || g.Deleted:
 			return g, vm.Errorf(vm.WrongState, ref, "its files are no longer kept").
 				WithHint("`warren tree %s` shows the generations that can be restored", label(rec))
 		case g.Image != rec.Image:
@@ -103,7 +103,7 @@ func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.Generation, error) {
 	if len(list) == 0 {
 		return vm.Generation{}, vm.Errorf(vm.NotFound, label(rec), "there is no generation to restore").
 			WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", "").
-			WithHint("take one before risky work: `warren snapshot create %s`, or `warren exec --capture-first`", label(rec))
+			WithHint("take one before risky work: `warren snapshot create %s`, or mark a turn: `warren turn %s NOTE`", label(rec), label(rec))
 	}
 	return list[len(list)-1], nil
 }

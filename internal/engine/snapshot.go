@@ -222,7 +222,7 @@ func (e *Engine) RemoveSnapshot(ctx context.Context, c *vm.Call, ref string) (g 
 }
 
 // liveSnapshot finds a generation that may be renamed or deleted: a snapshot, an
-// automatic generation or a layer.
+// automatic generation, a turn or a layer.
 func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.Generation, error) {
 	g, err := e.findGeneration(c.Actor.Account, ref)
 	if err != nil {
@@ -231,16 +231,11 @@ func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.Generation, error) {
 	switch {
 	case g.Deleted:
 		return g, vm.Errorf(vm.Exists, ref, "the snapshot was deleted already").WithCode("SNAPSHOT_ALREADY_DELETED", "snapshotId", ref)
-	case g.Snapshot == "" && !automatic(g.Why) && g.Why != vm.WhyLayer:
+	case g.Snapshot == "" && !automatic(g.Why) && g.Why != vm.WhyLayer && g.Why != vm.WhyTurn:
 		return g, vm.Errorf(vm.WrongState, ref, "a generation made for %s is not a snapshot; it is removed when nothing needs it", g.Why).
 			WithHint("`warren tree` shows what needs it")
 	}
 	return g, nil
-}
-
-// CaptureFirst captures a generation before a risky action, which note describes.
-func (e *Engine) CaptureFirst(ctx context.Context, c *vm.Call, ref, note string) (g vm.Generation, err error) {
-	return e.captureAs(ctx, c, ref, captureOptions{why: vm.WhyBeforeExec, note: note})
 }
 
 func (e *Engine) captureAs(ctx context.Context, c *vm.Call, ref string, o captureOptions) (g vm.Generation, err error) {

@@ -179,11 +179,16 @@ func (e *Engine) holdersLocked() holders {
 		whole(s.rec.Generation, vmItem(id))
 		below(s.rec.DiskOn, vmItem(id))
 	}
-	for id := range e.keptLocked() {
-		if g := e.gens[id].info; automatic(g.Why) && g.Snapshot == "" {
-			whole(id, vmItem(g.VM)) // removed with its VM
+	newest := e.newestTurnsLocked()
+	for id, n := range e.keptLocked() {
+		g, who := e.gens[id].info, genItem(id)
+		if (automatic(g.Why) || newest[g.VM] == id) && g.Snapshot == "" {
+			who = vmItem(g.VM) // removed with its VM
+		}
+		if n == needAll {
+			whole(id, who)
 		} else {
-			whole(id, genItem(id))
+			below(id, who)
 		}
 	}
 	for id, g := range e.gens {
@@ -198,7 +203,7 @@ func (e *Engine) holdersLocked() holders {
 }
 
 // candidates lists what may and what may not be evicted from an account ("" = from all):
-// every VM, every snapshot, and layers of specs.
+// every VM, every snapshot, every turn, and layers of specs.
 func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -211,10 +216,11 @@ func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate 
 			})
 		}
 	}
+	newest := e.newestTurnsLocked()
 	for id, g := range e.gens {
-		if i := g.info; keptForItself(i) && (account == "" || i.Account == account) {
+		if i := g.info; (keptForItself(i) || e.isTurnLocked(i)) && (account == "" || i.Account == account) {
 			list = append(list, storage.Candidate{
-				Item: genItem(id), Account: i.Account, Priority: priorityOf(i), LastActive: lastUse(i), Frees: u.needs.Of[genItem(id)].Unique, Kept: keptGeneration(g),
+				Item: genItem(id), Account: i.Account, Priority: priorityOf(i), LastActive: lastUse(i), Frees: u.needs.Of[genItem(id)].Unique, Kept: keptGeneration(g, newest),
 			})
 		}
 	}
@@ -242,19 +248,27 @@ func keptForItself(i vm.Generation) bool {
 	return (i.Why == vm.WhyLayer || i.Snapshot != "") && !i.Deleted && !i.Gone
 }
 
-// priorityOf is the priority of a layer or a snapshot. Layers go first, since they can be
-// made again; snapshots go after all VMs.
+// priorityOf is the priority of a layer, a turn or a snapshot. Layers go first, since they
+// can be made again; snapshots go after all VMs.
 func priorityOf(i vm.Generation) int {
-	if i.Snapshot == "" {
+	switch {
+	case i.Why == vm.WhyTurn && i.Whole() && !i.NoMemory:
+		return storage.TurnMemoryPriority
+	case i.Why == vm.WhyTurn:
+		return storage.TurnPriority
+	case i.Snapshot == "":
 		return storage.CachePriority
 	}
 	return storage.SnapshotPriority + storage.Priority(i.Persistence)
 }
 
-// keptGeneration returns why a layer or a snapshot may not be evicted; "" = it may.
-func keptGeneration(g *generation) string {
+// keptGeneration returns why a layer, a turn or a snapshot may not be evicted; "" = it
+// may. newest has the newest turn of each VM.
+func keptGeneration(g *generation, newest map[vm.ID]vm.GenerationID) string {
 	i := g.info
 	switch {
+	case newest[i.VM] == i.ID:
+		return "the newest turn"
 	case i.Snapshot != "" && i.Persistence.Type == vm.Persistent:
 		return string(vm.Persistent)
 	case g.pins > 0:

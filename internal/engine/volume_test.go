@@ -344,7 +344,7 @@ func TestVolumeSuspend(t *testing.T) {
 	for what, f := range map[string]func() error{
 		"fork":     func() error { _, err := e.Fork(ctx, c, "box", engine.ForkRequest{}); return err },
 		"snapshot": func() error { _, err := e.Snapshot(ctx, c, "box", engine.SnapshotRequest{}); return err },
-		"capture":  func() error { _, err := e.CaptureFirst(ctx, c, "box", "rm"); return err },
+		"turn":     func() error { _, err := e.Turn(ctx, c, "box", engine.TurnRequest{}); return err },
 	} {
 		t.Log(what)
 		refused(t, f(), vm.WrongState, "VOLUMES_ATTACHED")

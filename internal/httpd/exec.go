@@ -90,7 +90,11 @@ func (s *server) execAwait(q *request) error {
 		}
 		limit = min(limit, time.Duration(*in.Timeout))
 	}
-	spec := vm.ExecSpec{Command: in.Command, User: q.user(), Timeout: vm.Millis(limit)}
+	spec := vm.ExecSpec{Command: in.Command, User: q.user(), Timeout: vm.Millis(limit), Turn: in.Turn}
+	turn, err := s.markFirst(q, &spec)
+	if err != nil {
+		return err
+	}
 	x, err := s.Inside.Exec(q.Context(), q.call, q.ref(), spec)
 	if err != nil {
 		return err
@@ -105,7 +109,7 @@ func (s *server) execAwait(q *request) error {
 			WithCode("EXEC_TIMED_OUT", "timeoutMs", limit.Milliseconds(), "stdout", out.text(), "stderr", errs.text()).
 			WithHint("give a longer timeoutMs, or start it with POST /v1/vms/{id}/processes")
 	}
-	return q.ok(api.ExecResult{Stdout: out.text(), Stderr: errs.text(), StatusCode: status.Code, Truncated: out.more || errs.more})
+	return q.ok(api.ExecResult{Stdout: out.text(), Stderr: errs.text(), StatusCode: status.Code, Truncated: out.more || errs.more, Turn: turn})
 }
 
 // socket is the server's end of one exec WebSocket.
@@ -209,6 +213,10 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	if spec.User == "" {
 		spec.User = q.user()
 	}
+	turn, err := s.markFirst(q, &spec)
+	if err != nil {
+		return err
+	}
 	attached, detach := context.WithCancel(ctx)
 	defer detach()
 	x, err := s.Inside.Exec(attached, q.call, q.ref(), spec)
@@ -216,7 +224,7 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 		return err
 	}
 	p := x.Process()
-	if err := k.message(api.ExecMessage{Type: "started", Process: &p}); err != nil {
+	if err := k.message(api.ExecMessage{Type: "started", Process: &p, Turn: turn}); err != nil {
 		return errors.Join(err, x.Detach())
 	}
 	k.conn.SetReadLimit(frameLimit)
@@ -343,6 +351,10 @@ func (s *server) execChunked(q *request) error {
 		in.User = q.user()
 	}
 	in.Stdin = in.Stdin || len(in.Input) > 0
+	turn, err := s.markFirst(q, &in.ExecSpec)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := s.streaming(q)
 	defer cancel()
 	x, err := s.Inside.Exec(ctx, q.call, q.ref(), in.ExecSpec)
@@ -351,7 +363,7 @@ func (s *server) execChunked(q *request) error {
 	}
 	l := q.ndjson()
 	p := x.Process()
-	if err := l.message(api.ExecMessage{Type: "started", Process: &p}); err != nil {
+	if err := l.message(api.ExecMessage{Type: "started", Process: &p, Turn: turn}); err != nil {
 		return errors.Join(err, x.Detach())
 	}
 	var fed sync.WaitGroup

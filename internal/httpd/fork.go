@@ -25,7 +25,6 @@ func (s *server) forkRoutes() []route {
 		{"GET", "/v1/lineage", key, s.lineage, "Every VM and generation of the account.", nil, api.Lineage{}, false, ""},
 		{"POST", "/v1/vms/{vm}/keep", key, s.keepOver, "Take another VM's name and place.", api.KeepVM{}, api.KeptVM{}, false, ""},
 		{"PUT", "/v1/vms/{vm}/schedule", key, s.schedule, "Set the interval of automatic generations.", api.Schedule{}, api.VM{}, false, ""},
-		{"POST", "/v1/vms/{vm}/capture", key, s.captureFirst, "Capture a generation before a risky action.", api.CaptureVM{}, vm.Generation{}, false, ""},
 	}
 }
 
@@ -325,16 +324,4 @@ func (s *server) schedule(q *request) error {
 		return err
 	}
 	return q.ok(shown(&v))
-}
-
-func (s *server) captureFirst(q *request) error {
-	var in api.CaptureVM
-	if err := q.decode(&in, maxBody); err != nil {
-		return err
-	}
-	g, err := s.Engine.CaptureFirst(q.Context(), q.call, q.ref(), in.Note)
-	if err != nil {
-		return err
-	}
-	return q.ok(shownGeneration(g))
 }

@@ -34,11 +34,15 @@ func (s *server) startProcess(q *request) error {
 		spec.User = q.user()
 	}
 	spec.Background = true
+	turn, err := s.markFirst(q, &spec)
+	if err != nil {
+		return err
+	}
 	p, err := s.Inside.StartProcess(q.Context(), q.call, q.ref(), spec)
 	if err != nil {
 		return err
 	}
-	return q.ok(p)
+	return q.ok(api.StartedProcess{Process: p, Turn: turn})
 }
 
 func (s *server) process(q *request) error {

@@ -48,6 +48,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.snapshotRoutes()...) // before the routes with a VM's id
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.forkRoutes()...)
+	rows = append(rows, s.turnRoutes()...)
 	rows = append(rows, s.idleRoutes()...)
 	rows = append(rows, s.retentionRoutes()...)
 	rows = append(rows, s.execRoutes()...)
@@ -139,7 +140,7 @@ func (s *server) execRoutes() []route {
 		{"GET", "/v1/vms/{vm}/exec", granted, s.execSocket, "Run a command over a WebSocket.", nil, nil, true, ""},
 		{"POST", "/v1/vms/{vm}/exec", granted, s.execChunked, "Run a command; output as lines of JSON.", api.ExecChunked{}, api.ExecMessage{}, true, ""},
 		{"GET", "/v1/vms/{vm}/processes", asUser, s.processes, "Commands started by exec, running or ended.", nil, api.ProcessList{}, false, ""},
-		{"POST", "/v1/vms/{vm}/processes", granted, s.startProcess, "Start a command in the background.", vm.ExecSpec{}, vm.Process{}, false, ""},
+		{"POST", "/v1/vms/{vm}/processes", granted, s.startProcess, "Start a command in the background.", vm.ExecSpec{}, api.StartedProcess{}, false, ""},
 		{"GET", "/v1/vms/{vm}/processes/{process}", asUser, s.process, "One process.", nil, vm.Process{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/processes/{process}", asUser, s.forgetProcess, "Forget an ended process and its log.", nil, okBody{}, false, ""},
 		{"POST", "/v1/vms/{vm}/processes/{process}/wait", asUser, s.waitProcess, "Wait for its end.", nil, vm.Process{}, false, "timeoutMs"},

@@ -15,7 +15,7 @@ import (
 // Candidate is a VM, a snapshot or a layer that may be removed.
 type Candidate struct {
 	Item       Item
-	Priority   int // CachePriority, 0 to 10, or from SnapshotPriority on
+	Priority   int // one of those below 0, 0 to 10, or from SnapshotPriority on
 	LastActive time.Time
 	Frees      int64  // bytes that its removal frees
 	Kept       string // why it must stay; "" = it may be removed
@@ -40,8 +40,13 @@ func Kept(rec vm.VM, held, used bool) string {
 	return ""
 }
 
-// CachePriority is the priority of what can be made again: it is removed first.
-const CachePriority = -1
+// The priorities of what goes before all VMs: first what can be made again, then the
+// memory of turns, then their disks.
+const (
+	CachePriority      = -3
+	TurnMemoryPriority = -2
+	TurnPriority       = -1
+)
 
 // SnapshotPriority is added to a snapshot's own: snapshots are removed after all
 // VMs.
