@@ -72,20 +72,15 @@ const (
 
 // GitPermission grants an identity the use of a repository.
 type GitPermission struct {
-	ID        string     `json:"id"`
-	Identity  IdentityID `json:"identityId"`
-	Account   AccountID  `json:"account"`
-	Repo      string     `json:"repo"`
-	Access    GitAccess  `json:"access"`
-	GrantedAt time.Time  `json:"grantedAt"`
-}
-
-// Repository has the fields of a git repository that permissions need.
-type Repository struct {
-	ID      string
-	Account AccountID
-	Name    string
-	Public  bool
+	ID       string     `json:"id"`
+	Identity IdentityID `json:"identityId"`
+	Account  AccountID  `json:"account"`
+	Repo     string     `json:"repo"`
+	Access   GitAccess  `json:"access"`
+	// Branches are patterns of the branches that it may push to, and of tags as
+	// "refs/tags/..."; none = AgentBranches. See MatchBranch.
+	Branches  []string  `json:"branches,omitempty"`
+	GrantedAt time.Time `json:"grantedAt"`
 }
 
 // Expired reports whether the token's time has passed.

@@ -103,6 +103,15 @@ const (
 	OpPreview        Op = "preview" // access to a port of a VM is set
 	OpDiff           Op = "diff"    // disks of VMs are compared
 	OpDomain         Op = "domain"  // a domain is verified, mapped or unmapped
+
+	OpRepoCreate Op = "repo-create"
+	OpRepoRemove Op = "repo-remove"
+	OpRepoChange Op = "repo-change" // its name, visibility, default branch or protection is set
+	OpRepoRead   Op = "repo-read"   // commits and contents are read
+	OpPush       Op = "push"        // refs of a repository change by git's protocol
+	OpFetch      Op = "fetch"
+	OpCommit     Op = "commit" // a commit is made by the API
+	OpRef        Op = "ref"    // a branch or tag is made or deleted by the API
 )
 
 // Next is the effect of an operation on a VM's state.

@@ -53,7 +53,8 @@ type VMs interface {
 
 // Rooms holds what access needs of rooms that open after it.
 type Rooms struct {
-	VMs VMs
+	VMs          VMs
+	Repositories Repositories // nil = there are none
 	// Empty deletes everything in an account. Without force it fails with kind Busy if
 	// the account is not empty.
 	Empty func(ctx context.Context, c *vm.Call, a vm.Account, force bool) error
@@ -63,10 +64,9 @@ type Rooms struct {
 
 // Config holds the dependencies of access.
 type Config struct {
-	Journal      Journal
-	Clock        Clock
-	Repositories Repositories // nil = there are none
-	Log          *slog.Logger
+	Journal Journal
+	Clock   Clock
+	Log     *slog.Logger
 }
 
 // Access is the room. Its methods may be called concurrently.

@@ -60,12 +60,12 @@ func (w *world) open(t *testing.T, host string) *room {
 	log := slog.New(slog.DiscardHandler)
 	r := &room{ledger: ledger.New(w.backend, host, log)}
 	r.Journal = journal.New(journal.Config{Audit: w.audit, Events: w.events, Clock: w.clock, Log: log})
-	r.Access = access.New(r.ledger, access.Config{Journal: r.Journal, Clock: w.clock, Repositories: w.repos, Log: log})
+	r.Access = access.New(r.ledger, access.Config{Journal: r.Journal, Clock: w.clock, Log: log})
 	if err := r.ledger.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Open(t.Context(), access.Rooms{
-		VMs: vms{w, r.Access}, Empty: func(context.Context, *vm.Call, vm.Account, bool) error { return nil },
+		VMs: vms{w, r.Access}, Repositories: w.repos, Empty: func(context.Context, *vm.Call, vm.Account, bool) error { return nil },
 	}); err != nil {
 		t.Fatal(err)
 	}

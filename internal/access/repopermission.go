@@ -19,10 +19,10 @@ type RepoPermission struct {
 // repository finds a repository of the caller's account.
 func (a *Access) repository(ctx context.Context, c *vm.Call, id string) (vm.Repository, error) {
 	missing := vm.Errorf(vm.NotFound, id, "no such repository").WithCode("GIT_REPOSITORY_NOT_FOUND")
-	if a.cfg.Repositories == nil {
+	if a.rooms.Repositories == nil {
 		return vm.Repository{}, missing
 	}
-	r, err := a.cfg.Repositories.Repository(ctx, id)
+	r, err := a.rooms.Repositories.Repository(ctx, id)
 	switch {
 	case vm.KindOf(err) == vm.NotFound:
 		return r, missing

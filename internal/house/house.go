@@ -21,6 +21,7 @@ import (
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/meter"
 	"github.com/warren-vm/warren/internal/names"
+	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
@@ -36,8 +37,6 @@ type Config struct {
 	// LeaveUnclaimed says that records without a host, which an older Warren wrote,
 	// belong to another server.
 	LeaveUnclaimed bool
-	// Repositories are the git repositories that permissions may name; nil = none.
-	Repositories access.Repositories
 
 	Reader changes.DiskReader // of frozen disks; nil = none
 
@@ -57,6 +56,7 @@ type House struct {
 	Names   *names.Names
 	Job     *job.Job
 	Answers *answers.Answers
+	Repo    *repo.Repo
 	Changes *changes.Changes
 
 	opened []func(context.Context) error // closes what was opened, in the order of the opening
@@ -88,13 +88,14 @@ func build(ctx context.Context, c *Config) *House {
 	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
 	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
 	h.Vault = vault.New(ctx, vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
-	h.Access = access.New(h.Ledger, access.Config{Journal: h.Journal, Clock: c.Clock, Repositories: c.Repositories, Log: c.Log})
+	h.Access = access.New(h.Ledger, access.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault, c.Config.Access = h.Journal, h.Ledger, h.Meter, h.Vault, h.Access
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
 	h.Engine = engine.New(c.Config)
 	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now})
 	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
+	h.Repo = repo.New(h.Ledger, repo.Config{Dir: c.Dir, Access: h.Access, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Changes = changes.New(changes.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Reader: c.Reader, Clock: c.Clock, Log: c.Log})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
@@ -119,11 +120,15 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
 	err := h.Access.Open(ctx, access.Rooms{
-		VMs: h.Engine, Empty: h.Engine.EmptyAccount,
-		Forget: []func(context.Context, vm.AccountID) error{h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
+		VMs: h.Engine, Repositories: h.Repo, Empty: h.Engine.EmptyAccount,
+		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
 	})
 	if err == nil {
 		err = h.Answers.Open()
+	}
+	if err == nil {
+		h.opened = append(h.opened, h.Repo.Close)
+		err = h.Repo.Open(ctx)
 	}
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func newBenchAt(t *testing.T, clock engine.Clock) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site.Clock, site.Repositories = clock, vmtest.Repositories{}
+	site.Clock = clock
 	e, err := site.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/warren-vm/warren/internal/vmtest"
-	"github.com/warren-vm/warren/vm"
+	"github.com/warren-vm/warren/internal/repo"
 )
 
 // schemaBook checks answers against the description.
@@ -125,13 +124,15 @@ func TestOpenAPI(t *testing.T) {
 
 	id := b.create(`{"name":"box","spec":{"systemd":{"services":[{"name":"job","mode":"oneshot","exec":["echo hi"]}]}}}`)
 	made, _ := b.do("GET", "/v1/vms/"+id, nil).json["buildId"].(string)
-	repo := vm.NewUUID()
-	b.site.Repositories.(vmtest.Repositories)[repo] = vm.Repository{ID: repo, Account: b.call.Actor.Account, Name: "code"}
+	hosted, err := b.engine.Repo.Create(t.Context(), b.call, repo.CreateRequest{Name: "code"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	agent := b.identity("agent")
 	agent.must("POST", "/tokens", `{"ttlSeconds":60}`)
 	agent.must("POST", "/keys", `{"publicKey":"`+aPublicKey+`"}`)
 	agent.must("POST", "/permissions/vm/"+id, `{"allowedUsers":["alice"]}`)
-	agent.must("POST", "/permissions/git/"+repo, `{"permission":"read"}`)
+	agent.must("POST", "/permissions/git/"+hosted.ID, `{"permission":"read"}`)
 	b.do("POST", "/v1/vms/"+id+"/processes", `{"argv":["sleep","60"]}`)
 	b.do("POST", "/v1/volumes", `{"name":"work"}`)
 	b.openPty("/v1/vms/" + id + "/pty?sessionId=s")
@@ -164,7 +165,7 @@ func TestOpenAPI(t *testing.T) {
 			continue
 		}
 		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job", "{volume}", "work",
-			"{identity}", agent.id, "{repo}", repo, "{port}", "3000", "{domain}", "app.warren.localhost", "{account}", "admin").Replace(r.pattern)
+			"{identity}", agent.id, "{repo}", hosted.ID, "{port}", "3000", "{domain}", "app.warren.localhost", "{account}", "admin").Replace(r.pattern)
 		if strings.Contains(r.query, "format") {
 			path += "?format=json"
 		}

@@ -139,7 +139,17 @@ func (d Dir) Answers() string { return d.join("answers") }
 // Answer is the body of one answer, 0600.
 func (d Dir) Answer(id vm.RequestID) string { return d.join("answers", string(id)) }
 
-// Unrecorded is where VMs, generations and volumes without a record are moved. It
+// Repos is the directory of all git repositories.
+func (d Dir) Repos() string { return d.join("repos") }
+
+// Repo is the bare git repository with an id.
+func (d Dir) Repo(id string) string { return d.join("repos", id) }
+
+// RepoIncoming is the directory of objects that are being checked before they join a
+// repository. A start empties it.
+func (d Dir) RepoIncoming() string { return d.join("repos", ".incoming") }
+
+// Unrecorded is where VMs, generations, volumes and repositories without a record are moved. It
 // has directories named like those here, so that relative names between the files
 // stay valid.
 func (d Dir) Unrecorded() string { return d.join("unrecorded") }

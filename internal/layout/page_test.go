@@ -45,6 +45,8 @@ func codeNames(t *testing.T) []string {
 			return []string{"<image>", "<key>"}
 		case n == 1 && (strings.Contains(method, "Image") || method == "Kernel" || method == "WarmRoot"):
 			return []string{"<image>"}
+		case method == "Repo":
+			return []string{"<repository>"}
 		case method == "Volume":
 			return []string{"<volume>"}
 		case method == "Generation":

@@ -20,6 +20,7 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/meter"
 	"github.com/warren-vm/warren/internal/names"
+	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
@@ -41,9 +42,8 @@ type Site struct {
 	Clock  engine.Clock // nil = the system's
 	Log    *slog.Logger
 
-	Folders      *Folders            // of the host
-	Repositories access.Repositories // nil = there are none
-	Resolver     names.Resolver      // nil = the system's
+	Folders  *Folders       // of the host
+	Resolver names.Resolver // nil = the system's
 
 	PreviewDomains []string // default: only warren.localhost
 
@@ -80,12 +80,13 @@ type House struct {
 	*job.Job
 	*answers.Answers
 	*changes.Changes
+	Repo  *repo.Repo
 	Rooms *house.House
 }
 
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
-	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, Repositories: s.Repositories, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
 		Dir: s.Dir, Run: s.Run,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Folders: s.Folders,
@@ -94,7 +95,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Rooms: h}, nil
+	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Repo: h.Repo, Rooms: h}, nil
 }
 
 // Close closes the rooms.
