@@ -58,6 +58,10 @@ type Generation struct {
 	PauseMs   float64   `json:"pauseMs"`          // how long the VM was paused
 	BootID    string    `json:"bootId,omitempty"` // boot id of the host at the capture
 	Note      string    `json:"note,omitempty"`   // e.g. what a turn tries
+	// CommitRepo and Commit are the repository and the id of the newest commit that was
+	// made from its disk; "" = none.
+	CommitRepo string `json:"commitRepo,omitempty"`
+	Commit     string `json:"commit,omitempty"`
 
 	// Snapshot names it for API callers; "" = not a snapshot.
 	Snapshot    SnapshotID  `json:"snapshot,omitempty"`

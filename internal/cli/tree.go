@@ -106,6 +106,9 @@ func generationLine(g vm.Generation, now time.Time) string {
 	if g.Note != "" {
 		fmt.Fprintf(&b, ": %s", printable(g.Note))
 	}
+	if g.Commit != "" {
+		fmt.Fprintf(&b, ", committed as %s", printable(g.Commit[:min(len(g.Commit), 12)]))
+	}
 	text := b.String()
 	switch {
 	case g.Deleted:

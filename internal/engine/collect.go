@@ -165,6 +165,9 @@ func (e *Engine) keptLocked() map[vm.GenerationID]need {
 	for _, g := range reviewed {
 		kept[g.ID] = needAll
 	}
+	for _, id := range e.committedLocked() {
+		kept[id] = max(kept[id], needDisk)
+	}
 	for _, list := range layers {
 		if sortNewest(list); e.now().Sub(lastUse(list[0])) < layersKept {
 			kept[list[0].ID] = needAll // older ones of the key were replaced

@@ -113,7 +113,7 @@ func (e *Engine) NoteTurnStat(ctx context.Context, id, to vm.GenerationID, stat 
 func TurnOf(g vm.Generation, next vm.GenerationID) vm.Turn {
 	t := vm.Turn{
 		ID: g.ID, VM: g.VM, Number: g.Turn, Note: g.Note, Actor: g.Actor, At: g.CreatedAt,
-		PauseMs: g.PauseMs, Memory: g.Whole() && !g.NoMemory,
+		PauseMs: g.PauseMs, Memory: g.Whole() && !g.NoMemory, CommitRepo: g.CommitRepo, Commit: g.Commit,
 	}
 	if g.Stat != nil && g.StatTo == next && next != "" {
 		stat := *g.Stat

@@ -52,6 +52,8 @@ type ProjectOptions struct {
 	// Only are paths relative to Root. If there are any, just these files are read,
 	// ignored or not; those that are missing are left out.
 	Only []vm.GuestPath `json:"only,omitempty"`
+	// HintsOnly reads no files, only what the summary says of the repository.
+	HintsOnly bool `json:"hintsOnly,omitempty"`
 }
 
 // WriteProject writes the files and links of a directory to w as a tar, with names relative to
@@ -77,9 +79,12 @@ func WriteProject(ctx context.Context, d Disk, o ProjectOptions, w io.Writer) er
 			return err
 		}
 	}
-	if len(o.Only) > 0 {
+	switch {
+	case o.HintsOnly:
+		err = p.git(in)
+	case len(o.Only) > 0:
 		err = p.only(in, o.Only)
-	} else {
+	default:
 		err = p.whole(in)
 	}
 	if err != nil {
