@@ -49,6 +49,9 @@ type VMs interface {
 	Find(a vm.Actor, ref string) (vm.VM, error)
 	// VMOf returns the VM with an id, of any account.
 	VMOf(id vm.ID) (vm.VM, bool)
+	// ChangeRepos durably replaces the repositories of a VM by what change makes of a copy
+	// of them. It may call change more than once.
+	ChangeRepos(ctx context.Context, id vm.ID, change func([]vm.RepoGrant) ([]vm.RepoGrant, error)) (vm.VM, error)
 }
 
 // Rooms holds what access needs of rooms that open after it.

@@ -126,6 +126,22 @@ func (s vms) Find(a vm.Actor, ref string) (vm.VM, error) {
 	return vm.VM{}, vm.Errorf(vm.NotFound, ref, "no such VM").WithCode("VM_NOT_FOUND")
 }
 
+func (s vms) ChangeRepos(_ context.Context, id vm.ID, change func([]vm.RepoGrant) ([]vm.RepoGrant, error)) (vm.VM, error) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	for i := range s.w.vms {
+		if s.w.vms[i].ID != id {
+			continue
+		}
+		list, err := change(slices.Clone(s.w.vms[i].Repos))
+		if err == nil {
+			s.w.vms[i].Repos = list
+		}
+		return s.w.vms[i], err
+	}
+	return vm.VM{}, vm.NotFound
+}
+
 func (s vms) VMOf(id vm.ID) (vm.VM, bool) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()

@@ -39,10 +39,13 @@ type Config struct {
 	Generations Generations
 	Vault       *vault.Vault
 	Folders     Folders // nil = none are given
-	Clock       Clock
-	Fault       func(label string) error // nil = no directories of the host are given
-	Settings    Settings
-	Log         *slog.Logger
+	// Hosted finds a git repository of this server that the caller may read, by its id or
+	// name; nil = there are none.
+	Hosted   func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error)
+	Clock    Clock
+	Fault    func(label string) error // nil = no directories of the host are given
+	Settings Settings
+	Log      *slog.Logger
 }
 
 // Settings are the operator's choices. Zero fields get their default.

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -51,6 +52,25 @@ func (e *Engine) VMsNamed(name string) (list []vm.VM) {
 		list = append(list, s.rec)
 	}
 	return list
+}
+
+// ChangeRepos durably replaces the repositories of a VM's record by what change makes of
+// a copy of them. It may call change more than once; an error of change changes nothing.
+func (e *Engine) ChangeRepos(ctx context.Context, id vm.ID, change func([]vm.RepoGrant) ([]vm.RepoGrant, error)) (vm.VM, error) {
+	e.mu.Lock()
+	s := e.vms[id]
+	e.mu.Unlock()
+	if s == nil {
+		return vm.VM{}, notFound(string(id))
+	}
+	var refused error
+	rec, err := e.update(ctx, s, func(rec *vm.VM) {
+		var list []vm.RepoGrant
+		if list, refused = change(slices.Clone(rec.Repos)); refused == nil {
+			rec.Repos = list
+		}
+	})
+	return rec, cmp.Or(refused, err)
 }
 
 // ChangePreviews durably replaces the previews of a VM's record by what change makes

@@ -68,6 +68,9 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 			return nil, err
 		}
 	}
+	if rec.Repos, err = e.reposOf(ctx, c, r.Layers); err != nil {
+		return nil, err
+	}
 	if from != nil { // so that it is not evicted to make room for the VM
 		if !e.pin(from.ID) {
 			return nil, noGeneration(string(from.ID))

@@ -146,17 +146,7 @@ func (s setup) git(ctx context.Context, l spec.Layer) error {
 		}
 	}
 	for _, r := range l.Repos {
-		what := "git clone " + withoutSecret(r.URL)
-		if err := s.reachable(what, r.URL); err != nil {
-			return err
-		}
-		if err := s.run(ctx, what, vm.ExecSpec{Argv: []string{"git", "clone", "--quiet", "--", r.URL, r.Path}, Env: map[string]string{"GIT_TERMINAL_PROMPT": "0"}}); err != nil {
-			return err
-		}
-		if r.Rev == "" {
-			continue
-		}
-		if err := s.run(ctx, what, vm.ExecSpec{Argv: []string{"git", "-C", r.Path, "checkout", "--quiet", r.Rev, "--"}}); err != nil {
+		if err := s.clone(ctx, r); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ const maxCallers = 10000
 type caller struct {
 	account  vm.AccountID
 	identity vm.IdentityID
+	vm       vm.ID
 }
 
 // pace limits how many requests each caller makes.
@@ -37,7 +38,7 @@ func (p *pace) take(a vm.Actor) error {
 	if p.persecond == 0 {
 		return nil
 	}
-	who := caller{a.Account, a.Identity}
+	who := caller{a.Account, a.Identity, a.VM}
 	p.mu.Lock()
 	l := p.callers[who]
 	if l == nil {

@@ -61,6 +61,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.dnsRoutes()...)
 	rows = append(rows, s.identityRoutes()...)
 	rows = append(rows, s.sshRoutes()...)
+	rows = append(rows, s.vmRepoRoutes()...)
 	rows = append(rows, s.storageRoutes()...)
 	return rows
 }

@@ -68,9 +68,25 @@ type GitUser struct {
 
 // Repo is a repository to clone.
 type Repo struct {
-	URL  string
-	Path string // absolute
+	URL  string // or the id or name of a repository of this server
+	Path string // absolute; "" = the repository's name, in the working directory
 	Rev  string // "" = its default branch
+}
+
+var hostedRef = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// Hosted returns the id or name of a repository of this server; ok is false for one of
+// another server.
+func (r Repo) Hosted() (ref string, ok bool) {
+	ref = r.URL
+	for _, scheme := range []string{"https://", "http://"} {
+		if rest, found := strings.CutPrefix(ref, scheme+vm.GitHost+"/"); found {
+			ref = strings.TrimSuffix(rest, "/")
+			break
+		}
+	}
+	ref = strings.TrimSuffix(ref, ".git")
+	return ref, hostedRef.MatchString(ref)
 }
 
 // Empty reports whether the layer does nothing.
@@ -110,12 +126,13 @@ func checkApt(l Layer) error {
 
 func checkRepos(l Layer) error {
 	for _, r := range l.Repos {
+		_, ours := r.Hosted()
 		switch {
-		case !strings.Contains(r.URL, "://") && !strings.Contains(r.URL, "@"):
-			return bad(r.URL, "not the URL of a repository").WithHint("this version has no repositories of its own")
+		case !ours && !strings.Contains(r.URL, "://") && !strings.Contains(r.URL, "@"):
+			return bad(r.URL, "neither a repository of this server nor a URL").WithHint("`warren repo ls` lists repositories")
 		case strings.HasPrefix(r.URL, "-") || strings.HasPrefix(r.Rev, "-") || strings.ContainsFunc(r.URL+r.Rev+r.Path, unicode.IsControl):
 			return bad(r.URL, "not a repository to clone")
-		case !path.IsAbs(r.Path):
+		case r.Path != "" && !path.IsAbs(r.Path):
 			return bad(r.Path, "a repository's path is not absolute")
 		}
 	}

@@ -108,7 +108,7 @@ func TestLayerRefusals(t *testing.T) {
 	}
 	for name, l := range map[string]Layer{
 		"option as package": {Apt: []string{"-o=x"}}, "path": {Files: []File{{Path: "x"}}},
-		"repo path": {Repos: []Repo{{URL: "https://h/r", Path: "r"}}}, "repo id": {Repos: []Repo{{URL: "0af1", Path: "/r"}}},
+		"repo path": {Repos: []Repo{{URL: "https://h/r", Path: "r"}}}, "no repo": {Repos: []Repo{{URL: "a/b", Path: "/r"}}},
 		"option as repo": {Repos: []Repo{{URL: "--upload-pack=x://", Path: "/r"}}}, "option as rev": {Repos: []Repo{{URL: "https://h/r", Path: "/r", Rev: "-x"}}},
 	} {
 		if err := l.Check(); vm.AsError(err).Code != "CREATE_VM_BAD_REQUEST" {
