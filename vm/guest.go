@@ -42,6 +42,9 @@ type Reset struct {
 	// HostKeys are SSH host keys by file name under /etc/ssh ("ssh_host_ed25519_key"
 	// and its .pub). They are written only if the guest has an SSH server.
 	HostKeys map[string]string `json:"hostKeys,omitempty"`
+	// CA is the certificate of the CA for names below InsideDomain, as PEM; the monitor
+	// fills it in. A guest that cannot install it has these names without TLS.
+	CA []byte `json:"-"`
 }
 
 // FreezeReport is the result of freezing a guest's programs.

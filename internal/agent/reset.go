@@ -141,6 +141,7 @@ func (a *Agent) reset(r vm.Reset) vm.ResetReport {
 	did(vm.ResetBootID, a.resetBootID(r.BootID))
 	did(vm.ResetHostKeys, a.resetHostKeys(r.HostKeys))
 	did(vm.ResetLinkKey, a.resetLinkKey(r.LinkKey))
+	a.trust(r.CA)
 	return report
 }
 

@@ -164,6 +164,13 @@ func (d Dir) PreviewCA() string { return d.join("preview-ca.pem") }
 // PreviewCAKey is its key, mode 0600.
 func (d Dir) PreviewCAKey() string { return d.join("preview-ca.key") }
 
+// InsideCA is the certificate of the CA that signs the names that VMs reach inside
+// their own network.
+func (d Dir) InsideCA() string { return d.join("inside-ca.pem") }
+
+// InsideCAKey is its key, mode 0600.
+func (d Dir) InsideCAKey() string { return d.join("inside-ca.key") }
+
 // PreviewKey signs links to previews, mode 0600.
 func (d Dir) PreviewKey() string { return d.join("preview.key") }
 

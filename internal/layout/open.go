@@ -150,6 +150,14 @@ func (r RunDir) VM(id vm.ID) string { return filepath.Join(string(r), string(id)
 // Etcd is the directory of the embedded etcd's sockets.
 func (r RunDir) Etcd() string { return filepath.Join(string(r), "etcd") }
 
+// Inside is the socket of the server to which monitors forward what programs inside
+// their VMs ask for, mode 0600.
+func (r RunDir) Inside() string { return filepath.Join(string(r), "inside.sock") }
+
+// InsideCert is the certificate that monitors show to these programs, the CA's, and the
+// key of the first, mode 0600. Each start of the server replaces it.
+func (r RunDir) InsideCert() string { return filepath.Join(string(r), "inside.pem") }
+
 // RunVM is one VM's run directory, as in vm.MachineSpec.RunDir.
 type RunVM string
 

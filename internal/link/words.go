@@ -19,6 +19,7 @@ func resetFields(r *vm.Reset) []field {
 		{"machineId", &r.MachineID},
 		{"bootId", &r.BootID},
 		{"linkKey", &r.LinkKey},
+		{"ca", &r.CA},
 	}
 }
 

@@ -299,6 +299,12 @@ func errorText(err error) string {
 	return err.Error()
 }
 
+// Speaks reports whether a process is the monitor of the machine in a run directory.
+func (l *Launcher) Speaks(runDir string, pid int) bool {
+	id, err := loadIdentity(runDir)
+	return err == nil && id.PID == pid && id.Alive()
+}
+
 // Sweep ends every process that is left of a machine, never another machine's, and
 // removes the run directory. An absent directory is no error.
 func (l *Launcher) Sweep(ctx context.Context, runDir string) error {

@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +22,7 @@ import (
 	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/internal/proxy"
 	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/internal/usernet"
 	"github.com/warren-vm/warren/vm"
@@ -32,6 +35,7 @@ type machine struct {
 	begun time.Time
 	conns ring
 	net   *usernet.Net
+	names *proxy.Proxy // answers for the names inside the VM's network
 	link  *agentLink
 	guest *guest.Client
 
@@ -65,7 +69,10 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		started: make(chan struct{}), gone: make(chan struct{}),
 		timings: make(map[string]time.Duration), folders: folders{change: make(chan struct{}, 1)},
 	}
-	n, err := usernet.New(usernet.Config{Policy: spec.Network, OnConnection: m.conns.add, Log: log})
+	m.names = proxy.New(proxy.Config{Certificate: m.serverRun().InsideCert(), Log: log, Names: map[string]http.Handler{
+		vm.GitHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
+	}})
+	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, OnConnection: m.conns.add, Log: log})
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)
 	}
@@ -75,6 +82,9 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 	m.lifetime, m.end = context.WithCancel(context.WithoutCancel(ctx))
 	return m, nil
 }
+
+// serverRun is the run directory of the server that the machine belongs to.
+func (m *machine) serverRun() layout.RunDir { return layout.RunDir(filepath.Dir(m.spec.RunDir)) }
 
 // qemu returns the machine's process; nil before its start.
 func (m *machine) qemu() *qemu.Process { return m.proc.Load() }
@@ -305,6 +315,7 @@ func (m *machine) fresh() vm.Reset {
 	r := m.spec.Reset
 	r.Entropy = make([]byte, 64)
 	_, _ = rand.Read(r.Entropy) // never fails
+	r.CA = proxy.CA(m.serverRun().InsideCert())
 	r.Time = time.Now()
 	return r
 }

@@ -18,8 +18,9 @@ import (
 
 // Protocol is the version of the protocol on a monitor's socket. A Launcher
 // replaces a monitor of another version by re-attaching. Monitors before 5 recorded
-// a wrong link key when they captured a machine that came from the pool.
-const Protocol = 5
+// a wrong link key when they captured a machine that came from the pool; those before 6
+// do not answer for names inside the VM.
+const Protocol = 6
 
 // Deadlines of a monitor's steps.
 const (

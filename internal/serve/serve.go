@@ -132,6 +132,8 @@ type stack struct {
 	previews    net.Listener // nil = off
 	sshListener net.Listener // nil = it is off
 	ssh         *sshd.Server
+	inside      net.Listener // for the requests of programs inside VMs
+	speaks      func(id vm.ID, pid int) bool
 }
 
 func (s *stack) open(ctx context.Context) error {
@@ -141,6 +143,9 @@ func (s *stack) open(ctx context.Context) error {
 	}
 	l, err := openLocal(s.dir, s.log)
 	if err != nil {
+		return err
+	}
+	if err := s.openInside(ctx, run, l.launcher); err != nil {
 		return err
 	}
 	h := &host{dir: s.dir, probe: l.defaultPlatform}
@@ -253,10 +258,12 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	go func() { shown <- s.show(lifetime, gate) }() // ends with lifetime
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(netutil.LimitListener(l, maxConns)) }() // ends with Shutdown below
-	sshFailed := s.serveSSH(lifetime)
+	sshFailed, insideFailed := s.serveSSH(lifetime), s.serveInside(lifetime, door)
 	var cause error
 	select {
 	case err := <-sshFailed:
+		cause = err
+	case err := <-insideFailed:
 		cause = err
 	case err := <-failed:
 		return vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err)
@@ -281,7 +288,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		cause = errors.Join(cause, vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err))
 	}
 	door.Wait()
-	return errors.Join(cause, <-sshFailed, <-shown)
+	return errors.Join(cause, <-sshFailed, <-insideFailed, <-shown)
 }
 
 // close closes what is open, newest first.
@@ -289,6 +296,9 @@ func (s *stack) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
 	var errs []error
+	if s.inside != nil {
+		_ = s.inside.Close() // its server may have closed it
+	}
 	if s.house != nil {
 		errs = append(errs, s.house.Close(ctx))
 	}

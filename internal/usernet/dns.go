@@ -222,6 +222,10 @@ func (n *Net) answer(ctx context.Context, b []byte, stream bool) []byte {
 func (n *Net) lookup(ctx context.Context, q *question) {
 	began := time.Now()
 	name := egress.Normal(q.q.Name.String())
+	if name == vm.InsideDomain || strings.HasSuffix(name, "."+vm.InsideDomain) {
+		n.lookupInside(q, name)
+		return
+	}
 	v := egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: name})
 	if v.Allow && !validName(name) {
 		v = egress.Verdict{Reason: "it is not a host name"}
@@ -252,6 +256,17 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 			Time: began, Proto: egress.DNS, Dest: name, Name: name,
 			Allowed: v.Allow, Reason: v.Record(), Duration: time.Since(began),
 		}, v.Reason)
+	}
+}
+
+// lookupInside answers for a name of the VM's own network, under every policy. Nothing of
+// it is asked outside or recorded.
+func (n *Net) lookupInside(q *question, name string) {
+	switch {
+	case n.cfg.Inside == nil || !n.cfg.Inside.Has(name):
+		q.fail(dnsmessage.RCodeNameError, 0, "")
+	case q.q.Class == dnsmessage.ClassINET && q.q.Type == dnsmessage.TypeA:
+		q.answers = []dnsmessage.ResourceBody{&dnsmessage.AResource{A: Services.As4()}}
 	}
 }
 

@@ -50,7 +50,7 @@ func (n *Net) admit(frame []byte) (reply []byte, ok bool) {
 	if dst.IsMulticast() || dst == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || last == [4]byte{10, 0, 2, 255} {
 		return nil, dhcp
 	}
-	if proto == uint8(header.ICMPv4ProtocolNumber) && dst != Gateway && dst != NameServer {
+	if proto == uint8(header.ICMPv4ProtocolNumber) && dst != Gateway && dst != NameServer && dst != Services {
 		if first && p[hlen] == uint8(header.ICMPv4Echo) {
 			const why = "ping to the outside is refused"
 			n.rec.add(vm.Connection{Time: time.Now(), Proto: "icmp", Dest: dst.String(), Reason: why}, why)

@@ -143,7 +143,7 @@ func (f *flow) connection() vm.Connection {
 // it.
 func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
 	f := &flow{began: time.Now(), proto: proto, dst: dst}
-	f.service = proto == egress.TCP && (dst == netip.AddrPortFrom(Gateway, 80) || dst == netip.AddrPortFrom(NameServer, 53))
+	f.service = proto == egress.TCP && n.answers(dst)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -160,6 +160,19 @@ func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
 		n.udp++
 	}
 	return f, ""
+}
+
+// answers reports whether the network itself answers connections to dst.
+func (n *Net) answers(dst netip.AddrPort) bool {
+	switch dst.Addr() {
+	case Gateway:
+		return dst.Port() == 80
+	case NameServer:
+		return dst.Port() == 53
+	case Services:
+		return n.cfg.Inside != nil && (dst.Port() == 443 || dst.Port() == 80)
+	}
+	return false
 }
 
 // end removes a flow from the list and records it. Only the first call counts.

@@ -41,6 +41,7 @@ var (
 	Gateway    = netip.MustParseAddr("10.0.2.2")
 	NameServer = netip.MustParseAddr("10.0.2.3")
 	Guest      = netip.MustParseAddr("10.0.2.15")
+	Services   = netip.MustParseAddr("10.0.2.4") // what Config.Inside answers
 )
 
 // Bounds of one VM.
@@ -58,9 +59,19 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
+// Inside answers for names that exist only inside the VM's network. The policy does not
+// apply to them.
+type Inside interface {
+	// Has reports whether it answers for a host name in lower case.
+	Has(name string) bool
+	// Serve takes over a connection to a port (80 or 443) and closes it at its end.
+	Serve(c net.Conn, port uint16)
+}
+
 // Config is what a Net needs. Only Policy must be set.
 type Config struct {
 	Policy vm.NetworkPolicy
+	Inside Inside // nil = no name below vm.InsideDomain exists
 	// Resolver defaults to the host's own.
 	Resolver Resolver
 	// Dial opens a connection to an address that the policy allows; network is

@@ -58,7 +58,7 @@ func (n *Net) configure() error {
 	if err := s.CreateNIC(nic, ethernet.New(n.link)); err != nil {
 		return errors.New(err.String())
 	}
-	for _, a := range [][4]byte{Gateway.As4(), NameServer.As4()} {
+	for _, a := range [][4]byte{Gateway.As4(), NameServer.As4(), Services.As4()} {
 		err := s.AddProtocolAddress(nic, tcpip.ProtocolAddress{
 			Protocol:          ipv4.ProtocolNumber,
 			AddressWithPrefix: tcpip.AddressWithPrefix{Address: tcpip.AddrFrom4(a), PrefixLen: 24},

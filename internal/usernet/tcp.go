@@ -71,10 +71,14 @@ func (n *Net) handleTCP(r *tcp.ForwarderRequest) {
 // serveOwn answers a connection to the network's own services. It reports whether
 // another goroutine now ends the flow.
 func (n *Net) serveOwn(f *flow, c *guestConn) bool {
-	if f.dst.Addr() == NameServer {
+	switch f.dst.Addr() {
+	case NameServer:
 		n.serveDNSStream(c)
 		_ = c.Close()
 		return false
+	case Services:
+		n.cfg.Inside.Serve(&webConn{Conn: c, src: c, flow: f, net: n}, f.dst.Port())
+		return true
 	}
 	return n.web.hand(&webConn{Conn: c, src: c, flow: f, net: n})
 }

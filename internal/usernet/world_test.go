@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, p vm.NetworkPolicy) *world {
 	}
 	before := runtime.NumGoroutine()
 	n, err := New(Config{
-		Policy: p, Resolver: w, Dial: w.dial,
+		Policy: p, Resolver: w, Dial: w.dial, Inside: echoInside{},
 		HostAddresses: func() ([]netip.Addr, error) { return []netip.Addr{hostOwn}, nil },
 		OnConnection:  func(c vm.Connection) { w.mu.Lock(); w.records = append(w.records, c); w.mu.Unlock() },
 	})
@@ -96,6 +97,19 @@ func newWorld(t *testing.T, p vm.NetworkPolicy) *world {
 		}
 	})
 	return w
+}
+
+// echoInside answers for git.warren.internal with the port and what it got.
+type echoInside struct{}
+
+func (echoInside) Has(name string) bool { return name == "git.warren.internal" }
+
+func (echoInside) Serve(c net.Conn, port uint16) {
+	defer c.Close()
+	b := make([]byte, 5)
+	if _, err := io.ReadFull(c, b); err == nil {
+		fmt.Fprintf(c, "%d %s", port, b)
+	}
 }
 
 // plug joins guest and network by a fresh socket pair.
