@@ -140,6 +140,20 @@ func (a *Access) dropSSHKey(ctx context.Context, k vm.IdentityKey) error {
 	return nil
 }
 
+// SSHKeyHolders returns the identities that have an SSH key, given by its SHA256
+// fingerprint, as actors, oldest key first.
+func (a *Access) SSHKeyHolders(fingerprint string) []vm.Actor {
+	list := a.sshKeys.By(byFingerprint, fingerprint)
+	slices.SortStableFunc(list, func(a, b vm.IdentityKey) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	var out []vm.Actor
+	for _, k := range list {
+		if _, ok := a.identities.Get(k.Identity); ok {
+			out = append(out, vm.Actor{Account: k.Account, Identity: k.Identity, SSHKey: k.ID})
+		}
+	}
+	return out
+}
+
 // AuthenticateSSHKey returns the identity as which the holder of an SSH key, given by its
 // SHA256 fingerprint, enters a VM as a Linux user; "" = root. If several identities have
 // the key, the oldest key that may enter is used. If they belong to several accounts, ref

@@ -41,7 +41,7 @@ func newSSH(dir layout.Dir, h *house.House, log *slog.Logger) (*sshd.Server, err
 	if err != nil {
 		return nil, err
 	}
-	return sshd.New(sshd.Config{Engine: sshRooms{h.Engine, h.Access, h.Journal, h.Inside}, HostKey: key, Log: log, Version: api.Version}), nil
+	return sshd.New(sshd.Config{Engine: sshRooms{h.Engine, h.Access, h.Journal, h.Inside}, HostKey: key, Repositories: h.Repo, Log: log, Version: api.Version}), nil
 }
 
 // sshHostKey reads the host key, in OpenSSH's format, and creates it on first use. It

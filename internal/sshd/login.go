@@ -21,6 +21,8 @@ type visitor struct {
 	how   string // token, password, key or api: how the user authenticated
 	from  string // the client's address
 	agent bool   // the client's SSH agent may be forwarded
+
+	holders []vm.Actor // for a visitor of the repositories: it may act as any of them
 }
 
 // A login stores these in its permissions: the visitor, or the reason for a refusal.
@@ -106,6 +108,9 @@ func (l *login) config() *ssh.ServerConfig {
 	}
 	c.PublicKeyCallback = func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		n := parseUserName(m.User())
+		if n.hosted() && l.s.cfg.Repositories != nil {
+			return l.keyHolders(ssh.FingerprintSHA256(key))
+		}
 		v := &visitor{ref: n.ref, name: n.linuxUser(), how: "key"}
 		a, k, err := l.s.cfg.Engine.AuthenticateSSHKey(l.ctx, ssh.FingerprintSHA256(key), v.ref, v.name)
 		if vm.KindOf(err) == vm.Unauthenticated {
@@ -153,13 +158,29 @@ func (l *login) secret(n userName, secret, how string) (*ssh.Permissions, error)
 // may always forward its SSH agent; an identity only with a key that is registered for that.
 func (l *login) admit(a vm.Actor, n userName, how string) (*ssh.Permissions, error) {
 	v := &visitor{actor: a, ref: n.ref, name: n.linuxUser(), how: how, agent: a.Identity == ""}
-	_, err := l.s.cfg.Engine.MayEnter(l.ctx, a, v.ref, v.name)
+	var err error
+	if l.known == nil && n.hosted() && l.s.cfg.Repositories != nil {
+		v.holders = []vm.Actor{a}
+	} else {
+		_, err = l.s.cfg.Engine.MayEnter(l.ctx, a, v.ref, v.name)
+	}
 	if err == nil {
 		err = l.s.room(a.Account)
 	}
 	if err != nil {
 		return nil, &ssh.BannerError{Err: err, Message: explain(l.s.cfg.Engine.Conceal(err))}
 	}
+	return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v}}, nil
+}
+
+// keyHolders lets the holder of an SSH key reach repositories. It says nothing about which
+// ones exist.
+func (l *login) keyHolders(fingerprint string) (*ssh.Permissions, error) {
+	holders := l.s.cfg.Engine.SSHKeyHolders(fingerprint)
+	if len(holders) == 0 {
+		return nil, errNobody
+	}
+	v := &visitor{actor: holders[0], ref: gitUser, how: "key", holders: holders}
 	return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v}}, nil
 }
 

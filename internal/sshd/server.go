@@ -50,6 +50,9 @@ type Rights interface {
 	// AuthenticateSSHKey returns the identity as which the holder of a key, given
 	// by its SHA256 fingerprint, may enter; kind Unauthenticated if there is none.
 	AuthenticateSSHKey(ctx context.Context, fingerprint, ref, user string) (vm.Actor, vm.IdentityKey, error)
+	// SSHKeyHolders returns the identities that have a key, given by its SHA256
+	// fingerprint, as actors.
+	SSHKeyHolders(fingerprint string) []vm.Actor
 	MayEnter(ctx context.Context, a vm.Actor, ref, user string) (vm.VM, error)
 	// Session returns a context that ends with the caller's right.
 	Session(ctx context.Context, c *vm.Call, ref, user string) (context.Context, context.CancelFunc)
@@ -59,8 +62,10 @@ type Rights interface {
 type Config struct {
 	Engine  Engine
 	HostKey ssh.Signer
-	Log     *slog.Logger
-	Version string
+	// Repositories are what the user name "git" leads to; nil = there are none.
+	Repositories Repositories
+	Log          *slog.Logger
+	Version      string
 }
 
 // Limits. A person needs few; VS Code uses about ten channels.
@@ -186,6 +191,10 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 		return
 	}
 	defer s.end(who.actor.Account)
+	if len(who.holders) > 0 {
+		s.serveGit(ctx, conn, channels, requests, who)
+		return
+	}
 	rec, left, err := s.cfg.Engine.Enter(ctx, who.call(), who.ref, map[string]any{
 		"how": who.how, "user": who.linuxUser(), "from": who.from, "client": string(conn.ClientVersion()),
 	})
