@@ -9,9 +9,10 @@ FILES := internal/embedded/files
 
 .PHONY: build run test test-worlds test-kvm soak mutants lint bench image clean requirements docs deps
 
-build: ## bin/warren, with agent and monitor embedded, and bin/mvmctl, its other name
+build: ## bin/warren, with agent, monitor and reader embedded, and bin/mvmctl, its other name
 	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
 	go build $(FLAGS) -o $(FILES)/warren-monitor ./cmd/warren-monitor
+	go build $(FLAGS) -o $(FILES)/warren-reader ./cmd/warren-reader
 	go build $(FLAGS) -o bin/warren ./cmd/warren
 	ln -sf warren bin/mvmctl
 
@@ -60,4 +61,4 @@ docs: ## docs/cli.md from the commands
 	go run ./cmd/warren docs > docs/cli.md
 
 clean:
-	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor test/contract/node_modules
+	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules

@@ -186,6 +186,11 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpDiff: { // the disk is captured, unless nobody writes to it
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
 	OpVMRename: {
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
@@ -226,7 +231,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
 	return append(ops, guestOps...)
 }
 

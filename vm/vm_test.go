@@ -28,6 +28,7 @@ func TestTransitions(t *testing.T) {
 		OpKeep:     ". . running . suspended stopped .",
 		OpCapture:  ". . running . suspended stopped .",
 		OpTurn:     ". . running . suspended stopped .",
+		OpDiff:     ". . running . suspended stopped .",
 		OpRecover:  "running suspended running running suspended stopped .",
 		OpMount:    ". . running . . . .",
 		OpUnmount:  ". . running . . . .",

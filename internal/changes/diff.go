@@ -9,10 +9,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/reader"
+	"github.com/warren-vm/warren/internal/review"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -37,14 +39,16 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 	}
 	defer releaseTo()
 	out, err := x.cfg.Reader.Diff(ctx, from.Layers, to.Layers, reader.Options{
-		Workdir: to.Workdir, Paths: r.Paths, Hunks: r.Hunks, All: r.All, Was: from.State, Now: to.State,
+		Workdir: to.Workdir, Paths: r.Paths, Hunks: r.Hunks, Patch: r.Patch, All: r.All,
 	})
 	if err != nil {
 		return d, err
 	}
 	out.From, out.To, out.Workdir = from.Side, to.Side, to.Workdir
 	out.Manifest = manifest(from.Side, to.Side, out.Manifest)
-	out.NotCompared = append(out.NotCompared, notCompared(from, to)...)
+	live, missing := review.Live(from.State, to.State)
+	out.System = append(out.System, live...)
+	out.NotCompared = slices.Concat(out.NotCompared, notCompared(from, to), missing)
 	return *out, nil
 }
 

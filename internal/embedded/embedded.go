@@ -1,8 +1,8 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package embedded carries the two small programs that live outside the warren
-// binary, the guest agent and the per-VM monitor, and unpacks them into a data
+// Package embedded carries the small programs that live outside the warren
+// binary, the guest agent, the per-VM monitor and the reader of disks, and unpacks them into a data
 // directory. They are programs of their own because a process linked with the
 // whole of Warren costs some thirty times their memory. Only the wiring
 // (internal/serve and cmd/warren) may import this package.
@@ -31,6 +31,7 @@ type Programs struct {
 	Agent       string // static guest agent, also the init of the initramfs
 	AgentDigest string // hex SHA-256 of it
 	Monitor     string // warren-monitor
+	Reader      string // warren-reader
 }
 
 // Unpack writes the programs into d, each under the digest of its content, and
@@ -38,20 +39,25 @@ type Programs struct {
 // running one is never overwritten. The error has kind Unsupported when this
 // binary was built without them.
 func Unpack(d layout.Dir) (Programs, error) {
-	agent, digest, err := unpackOne(d, files, "warren-agent")
+	agent, digest, err := unpackOne(d, files, "warren-agent", 0o700)
 	if err != nil {
 		return Programs{}, err
 	}
-	monitor, _, err := unpackOne(d, files, "warren-monitor")
+	monitor, _, err := unpackOne(d, files, "warren-monitor", 0o700)
 	if err != nil {
 		return Programs{}, err
 	}
-	return Programs{Agent: agent, AgentDigest: digest, Monitor: monitor}, nil
+	// Its user is not root: the directory is closed to others, the file is not.
+	reader, _, err := unpackOne(d, files, "warren-reader", 0o755)
+	if err != nil {
+		return Programs{}, err
+	}
+	return Programs{Agent: agent, AgentDigest: digest, Monitor: monitor, Reader: reader}, nil
 }
 
 // unpackOne reads the program as a stream, for it is as large as all else that an
 // idle server holds.
-func unpackOne(d layout.Dir, from fs.FS, name string) (path, digest string, err error) {
+func unpackOne(d layout.Dir, from fs.FS, name string, mode fs.FileMode) (path, digest string, err error) {
 	f, err := from.Open("files/" + name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", vm.Errorf(vm.Unsupported, name, "this warren was built without its %s", name).
@@ -81,7 +87,7 @@ func unpackOne(d layout.Dir, from fs.FS, name string) (path, digest string, err 
 		_, err := io.Copy(w, f)
 		return err
 	}
-	if err := layout.WriteFunc(path, 0o700, copied); err != nil {
+	if err := layout.WriteFunc(path, mode, copied); err != nil {
 		return "", "", fmt.Errorf("unpack %s: %w", name, err)
 	}
 	return path, digest, nil

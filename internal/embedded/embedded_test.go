@@ -34,7 +34,7 @@ func TestUnpack(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	path, digest, err := unpackOne(d, os.DirFS(from), "agent")
+	path, digest, err := unpackOne(d, os.DirFS(from), "agent", 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestUnpack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := unpackOne(d, os.DirFS(from), "agent"); err != nil {
+	if _, _, err := unpackOne(d, os.DirFS(from), "agent", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if second, err := os.Stat(path); err != nil || !os.SameFile(first, second) {

@@ -177,7 +177,7 @@ func (e *Engine) frozenImage(s *slot) (f Frozen, release func(), err error) {
 
 // frozenNow captures the present disk of a VM, or finds the generation that has it.
 func (e *Engine) frozenNow(ctx context.Context, c *vm.Call, s *slot) (f Frozen, release func(), err error) {
-	op, err := e.beginAs(ctx, c, s, vm.OpCapture)
+	op, err := e.beginAs(ctx, c, s, vm.OpDiff)
 	if err != nil {
 		return f, nil, err
 	}

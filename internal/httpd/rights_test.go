@@ -61,16 +61,17 @@ func (a agent) token(body any) (id, secret string) {
 // openToTokens are all routes that a token may call, with the right that they
 // ask for. A route that is missing here is none for tokens.
 var openToTokens = map[string]right{
-	"GET /auth/v1/whoami":       token,
-	"GET /v1/vms":               token,
-	"GET /v1/ssh":               token,
-	"GET /v1/vms/{vm}/ssh":      granted, // the Linux user is SSH's
-	"GET /v1/vms/{vm}":          granted,
-	"POST /v1/vms/{vm}/start":   granted,
-	"POST /v1/vms/{vm}/await":   granted,
-	"GET /v1/vms/{vm}/stats":    granted,
-	"GET /v1/vms/{vm}/state":    granted,
-	"GET /v1/vms/{vm}/idle":     granted,
+	"GET /auth/v1/whoami":     token,
+	"GET /v1/vms":             token,
+	"GET /v1/ssh":             token,
+	"GET /v1/vms/{vm}/ssh":    granted, // the Linux user is SSH's
+	"GET /v1/vms/{vm}":        granted,
+	"POST /v1/vms/{vm}/start": granted,
+	"POST /v1/vms/{vm}/await": granted,
+	"GET /v1/vms/{vm}/stats":  granted,
+	"GET /v1/vms/{vm}/state":  granted,
+	"GET /v1/vms/{vm}/idle":   granted,
+	"GET /v1/vms/{vm}/diff":   granted, "POST /v1/vms/{vm}/diff": granted, "GET /v1/vms/{vm}/diff/patch": granted,
 	"GET /v1/vms/{vm}/top":      granted,
 	"GET /v1/vms/{vm}/diagnose": granted,
 	"GET /v1/vms/{vm}/ports":    granted,
@@ -355,6 +356,8 @@ func (w *walk) tryTokens() {
 		w.refused("a token without root", 403, "VM_ACCESS_DENIED", w.alice)
 		w.refused("a token without bob", 403, "VM_ACCESS_DENIED", w.alice, api.HeaderLinuxUser, "bob")
 		w.letIn("a token as alice", w.alice, asAlice...)
+	} else if strings.Contains(w.row.pattern, "{vm}/diff") { // it shows every file
+		w.refused("a token without root", 403, "VM_ACCESS_DENIED", w.alice)
 	} else if want == granted {
 		w.letIn("a token without root", w.alice)
 	}

@@ -49,6 +49,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.forkRoutes()...)
 	rows = append(rows, s.turnRoutes()...)
+	rows = append(rows, s.diffRoutes()...)
 	rows = append(rows, s.idleRoutes()...)
 	rows = append(rows, s.retentionRoutes()...)
 	rows = append(rows, s.execRoutes()...)

@@ -84,6 +84,12 @@ func (d Dir) MonitorBinary(digest string) string { return d.join("bin", digest, 
 // AgentBinary is the unpacked warren-agent of that digest.
 func (d Dir) AgentBinary(digest string) string { return d.join("bin", digest, "warren-agent") }
 
+// ReaderBinary is the unpacked warren-reader of that digest.
+func (d Dir) ReaderBinary(digest string) string { return d.join("bin", digest, "warren-reader") }
+
+// ReaderRoot is an empty directory over which each warren-reader mounts its own root.
+func (d Dir) ReaderRoot() string { return d.join("cache", "reader") }
+
 // Initramfs is the initial file system made of an agent and a kernel's
 // modules. The kernel is a release and a digest of the modules.
 func (d Dir) Initramfs(digest, kernel string) string {

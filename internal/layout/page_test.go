@@ -17,7 +17,7 @@ import (
 func codeNames(t *testing.T) []string {
 	t.Helper()
 	placeholders := map[string][]string{
-		"Bin": {"<digest>"}, "MonitorBinary": {"<digest>"}, "AgentBinary": {"<digest>"}, "Initramfs": {"<digest>", "<kernel>"},
+		"Bin": {"<digest>"}, "MonitorBinary": {"<digest>"}, "ReaderBinary": {"<digest>"}, "AgentBinary": {"<digest>"}, "Initramfs": {"<digest>", "<kernel>"},
 		"Answer": {"<request>"}, "ImageBuilding": {"<recipe>"}, "ImageBuildLock": {"<recipe>"}, "Layer": {"<recipe>", "<key>"},
 	}
 	var out []string

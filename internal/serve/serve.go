@@ -30,6 +30,7 @@ import (
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/reader"
 	"github.com/warren-vm/warren/internal/sshd"
 	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/internal/store"
@@ -184,7 +185,7 @@ func (s *stack) open(ctx context.Context) error {
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Manifest{}}
 	s.house, err = house.Open(ctx, house.Config{
 		Backend: store.Backend{Store: s.store}, HostID: s.host.ID, LeaveUnclaimed: !unclaimed,
-		Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
+		Reader: reader.New(reader.Config{Binary: l.programs.Reader, Root: s.dir.ReaderRoot(), Log: s.log}), Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
 		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, Config: engine.Config{
 			Dir: s.dir, Run: run,
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},

@@ -1,0 +1,97 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reader_test
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/warren-vm/warren/internal/reader"
+)
+
+// tool runs a program on disks that the test made, and skips the test where the program
+// is not installed.
+func tool(t testing.TB, stdin, program string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("%s is not installed", program)
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v failed: %v: %s", program, args, err, out)
+	}
+	return string(out)
+}
+
+var built struct {
+	sync.Once
+	dir string
+	err error
+}
+
+// build builds a program of this module once for all tests.
+func build(t testing.TB, name, source string) string {
+	t.Helper()
+	built.Do(func() { built.dir, built.err = os.MkdirTemp("", "reader-test") })
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	path := filepath.Join(built.dir, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	tool(t, "", "env", "CGO_ENABLED=0", "go", "build", "-o", path, source) // static: it sees no libraries
+	if err := os.Chmod(built.dir, 0o755); err != nil {                     // the program runs as another user
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// newReader returns a reader with the real program.
+func newReader(t testing.TB) *reader.Reader {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	return reader.New(reader.Config{Log: log, Binary: build(t, "warren-reader", "../../cmd/warren-reader"), Root: filepath.Join(t.TempDir(), "root")})
+}
+
+// disks makes a disk with some files, and a layer above it that commands of debugfs have
+// changed. It returns the layers of both, the top first.
+func disks(t testing.TB, files map[string]string, commands ...string) (from, to []string) {
+	t.Helper()
+	tree, dir := t.TempDir(), t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, changed, base, top := filepath.Join(dir, "raw"), filepath.Join(dir, "changed"), filepath.Join(dir, "base.qcow2"), filepath.Join(dir, "top.qcow2")
+	tool(t, "", "mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", tree, raw, "64M")
+	tool(t, "", "cp", raw, changed)
+	if len(commands) > 0 {
+		tool(t, strings.Join(commands, "\n")+"\n", "debugfs", "-w", changed)
+	}
+	tool(t, "", "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, base)
+	tool(t, "", "qemu-img", "convert", "-f", "raw", "-O", "qcow2", changed, top)
+	tool(t, "", "qemu-img", "rebase", "-f", "qcow2", "-F", "qcow2", "-b", base, top) // keeps only what differs
+	return []string{base}, []string{top, base}
+}
