@@ -208,6 +208,10 @@ type GuestFiles interface {
 	TarDown(ctx context.Context, user, path string) (io.ReadCloser, error)
 	TarUp(ctx context.Context, user, path string, r io.Reader) error
 	Watch(ctx context.Context, user, path string, recursive bool) (Watch, error)
+	// ListTree, PickFiles and PlaceFiles keep a directory like one elsewhere.
+	ListTree(ctx context.Context, user, path string, o vm.TreeOptions) (io.ReadCloser, error)
+	PickFiles(ctx context.Context, user, path string, p vm.TreePick) (io.ReadCloser, error)
+	PlaceFiles(ctx context.Context, user, path, pair, mark string, r io.Reader) (vm.TreePlaced, error)
 }
 
 // GuestTree lists and changes directories.

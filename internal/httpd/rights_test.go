@@ -120,6 +120,9 @@ var openToTokens = map[string]right{
 	"GET /v1/vms/{vm}/fs/stat":                           asUser,
 	"GET /v1/vms/{vm}/fs/list":                           asUser,
 	"GET /v1/vms/{vm}/fs/watch":                          asUser,
+	"GET /v1/vms/{vm}/fs/tree":                           asUser,
+	"POST /v1/vms/{vm}/fs/pick":                          asUser,
+	"PUT /v1/vms/{vm}/fs/place":                          asUser,
 	"POST /v1/vms/{vm}/fs/mkdir":                         asUser,
 	"POST /v1/vms/{vm}/fs/rename":                        asUser,
 	"POST /v1/vms/{vm}/fs/remove":                        asUser,
@@ -150,7 +153,7 @@ func (w *walk) knock(secret string, headers ...string) (int, string) {
 	path := strings.NewReplacer("{vm}", w.vm, "{process}", "p2", "{session}", "s", "{path...}", "%2Fetc%2Fhostname", "{snapshot}", "sc-x", "{build}", "b",
 		"{request}", "ri-00000000000000000000", "{account}", "x", "{key}", "ky-x", "{identity}", w.identity, "{token}", "t", "{repo}", "r",
 		"{port}", "3000", "{domain}", "app.warren.localhost", "{volume}", "v"+w.vm, "{slot}", "ks-x", "{volumesnapshot}", "vs-x").Replace(w.row.pattern)
-	if strings.Contains(path, "/fs/") && w.row.method == "GET" {
+	if strings.Contains(path, "/fs/") && (w.row.method == "GET" || w.row.stream) {
 		path += "?path=/etc"
 	}
 	var body io.Reader

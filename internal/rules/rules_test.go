@@ -45,7 +45,8 @@ var allowed = map[string][]string{
 	"internal/events":     {"vm", "internal/layout"},
 	"internal/image":      {"vm", "internal/layout"},
 	"internal/proxy":      {"vm", "internal/layout"},
-	"internal/agent":      {"vm", "internal/link", "internal/vt"},
+	"internal/treesync":   {"vm"},
+	"internal/agent":      {"vm", "internal/link", "internal/vt", "internal/treesync"},
 	"internal/guest":      {"vm", "internal/link"},
 	"internal/confine":    {},
 	"internal/qcow":       {"vm", "internal/layout", "internal/confine"},
@@ -76,7 +77,7 @@ var allowed = map[string][]string{
 	"internal/house":      {"vm", "internal/ledger", "internal/journal", "internal/access", "internal/meter", "internal/vault", "internal/engine", "internal/inside", "internal/names", "internal/job", "internal/answers", "internal/changes", "internal/repo"},
 	"internal/httpd":      {"vm", "api", "internal/spec", "internal/journal", "internal/access", "internal/vault", "internal/engine", "internal/inside", "internal/job", "internal/answers", "internal/changes", "internal/house", "internal/vt", "internal/repo"},
 	"internal/sshd":       {"vm", "internal/engine", "internal/repo"},
-	"internal/cli":        {"vm", "api", "client"},
+	"internal/cli":        {"vm", "api", "client", "internal/treesync"},
 	"internal/gateway":    {"vm", "internal/layout"},
 	"internal/embedded":   {"vm", "internal/layout"},
 	"internal/vmtest":     nil, // test harness: anything
