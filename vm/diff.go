@@ -216,6 +216,8 @@ type SystemChange struct {
 	Name string     `json:"name"` // as it may be shown
 	Was  string     `json:"was,omitempty"`
 	Now  string     `json:"now,omitempty"`
+	// Guest says that only the guest reported it; the rest stands on the disk.
+	Guest bool `json:"guestReported,omitempty"`
 }
 
 // NestedRepo is a git repository on the disk. Warren reads its files and runs no git.

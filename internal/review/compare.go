@@ -90,6 +90,9 @@ type side struct {
 	dirs map[uint32]parent // every directory that can be reached
 	// names are those that may have changed, by path.
 	names map[string]uint32
+	// repos are the directories that look like a git repository's own, and the files
+	// and links that are named .git.
+	repos []repoName
 }
 
 // delta is an inode that differs.
@@ -101,6 +104,15 @@ type delta struct {
 // Compare finds what differs between the file systems of two disks. differ bounds
 // what is read. Kinds: Corrupt, Unsupported, Limit (too much differs), Internal.
 func Compare(ctx context.Context, a, b Disk, differ Differ) (*Result, error) {
+	c, err := openAndCompare(ctx, a, b, differ)
+	if err != nil {
+		return nil, err
+	}
+	return &c.out, nil
+}
+
+// openAndCompare is Compare, and keeps what it opened.
+func openAndCompare(ctx context.Context, a, b Disk, differ Differ) (*comparison, error) {
 	c := &comparison{ctx: ctx, a: &side{disk: a}, b: &side{disk: b}, delta: map[uint32]*delta{}}
 	for _, s := range []*side{c.a, c.b} {
 		var err error
@@ -122,7 +134,7 @@ func Compare(ctx context.Context, a, b Disk, differ Differ) (*Result, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	return &c.out, nil
+	return c, nil
 }
 
 // blocks finds the blocks whose content differs.

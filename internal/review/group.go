@@ -78,6 +78,14 @@ const (
 	RaisesRights  Concern = "runs with its owner's rights"
 	MovesNames    Concern = "changes where names lead"
 	MovesPackages Concern = "changes where packages come from"
+	RunsOnOpen    Concern = "runs when somebody opens or builds the project"
+	CalledByName  Concern = "is a program that others call by its name"
+	ForEverybody  Concern = "may be written by everybody"
+	LeavesWorkdir Concern = "is a link that leaves the working directory"
+	OddName       Concern = "has a name that can mislead"
+	LostContent   Concern = "lost most of its content"
+	InvisibleText Concern = "has characters that are not seen as they are"
+	HoldsSecret   Concern = "seems to hold a secret"
 	Hidden        Concern = "was written below the file system"
 )
 
@@ -90,9 +98,15 @@ var concerns = []struct {
 	{RunsAtBoot, []string{
 		"/etc/systemd/system/*", "/etc/systemd/system/*/*", "/etc/systemd/user/*", "/usr/lib/systemd/system/*", "/lib/systemd/system/*", ".config/systemd/user/*",
 		"/etc/cron*/*", "/etc/crontab", "/var/spool/cron/*", "/var/spool/cron/crontabs/*", "/etc/init.d/*", "/etc/rc.local", ".config/autostart/*", "/etc/udev/rules.d/*",
+		"/var/spool/cron/atjobs/*", "/etc/systemd/system-generators/*", "/etc/xdg/autostart/*", "/etc/NetworkManager/dispatcher.d/*",
 	}},
-	{RunsInGit, []string{".git/config", ".git/hooks/*", ".git/info/attributes", ".gitattributes", ".gitmodules", ".gitconfig", ".config/git/config", "/etc/gitconfig", ".husky/*"}},
+	{RunsInGit, []string{".git/config", ".git/hooks/*", ".git/info/attributes", ".gitattributes", ".gitmodules", ".gitconfig", ".config/git/config", "/etc/gitconfig", ".husky/*", ".git/modules/*/config", ".git/modules/*/hooks/*", ".git/config.worktree"}},
 	{RunsInShell, []string{".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv", ".zprofile", "/etc/profile", "/etc/profile.d/*", "/etc/bash.bashrc", "/etc/environment", ".envrc"}},
+	{RunsOnOpen, []string{
+		".vscode/tasks.json", ".vscode/settings.json", ".vscode/launch.json", ".idea/*", ".idea/*/*", ".mcp.json", ".cursor/*", ".cursor/*/*", ".claude/*", ".claude/*/*", ".codex/*",
+		".gemini/*", ".devcontainer/*", ".devcontainer.json", "conftest.py", ".pre-commit-config.yaml", ".github/workflows/*", ".gitlab-ci.yml",
+	}},
+	{CalledByName, []string{"/usr/local/bin/*", "/usr/local/sbin/*", "/usr/bin/*", "/usr/sbin/*", "/bin/*", "/sbin/*", ".local/bin/*", "/root/bin/*", "/home/*/bin/*"}},
 	{RunsInAll, []string{"/etc/ld.so.preload", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*", "sitecustomize.py", "usercustomize.py", "*.pth"}},
 	{OpensAccess, []string{".ssh/authorized_keys", ".ssh/authorized_keys2", ".ssh/config", ".ssh/rc", "/etc/ssh/*", "/etc/ssh/*/*", "/etc/pam.d/*", "/etc/security/*"}},
 	{GivesRights, []string{"/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d/*", "/etc/subuid", "/etc/subgid", "/etc/polkit-1/*/*"}},
@@ -110,6 +124,12 @@ func ConcernsOf(c Change) (list []Concern) {
 			list = append(list, x.why)
 		}
 	}
+	if strings.HasSuffix(c.Path, ".sample") || isDir(c.Now) || c.Now == nil && isDir(c.Was) {
+		list = nil // git's examples of hooks do not run, and a directory's files speak for themselves
+	}
+	if c.Now != nil && (c.Now.Type == ext4.Regular || isDir(c.Now)) && c.Now.Mode&0o1002 == 0o002 && (c.Was == nil || c.Was.Mode&0o002 == 0) {
+		list = append(list, ForEverybody)
+	}
 	if c.Now != nil && c.Now.Type == ext4.Regular && c.Now.Mode&setID != 0 && c.Now.Mode&0o111 != 0 && (c.Was == nil || c.Mode || c.Content || c.Owner) {
 		list = append(list, RaisesRights)
 	}
@@ -121,6 +141,8 @@ func ConcernsOf(c Change) (list []Concern) {
 	}
 	return list
 }
+
+func isDir(in *ext4.Inode) bool { return in != nil && in.Type == ext4.Directory }
 
 // matches reports whether a path fits a pattern of concerns.
 func matches(pattern, p string) bool {

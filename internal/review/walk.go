@@ -53,6 +53,7 @@ func (c *comparison) walkSide(s *side, when string) error {
 			continue
 		}
 		seen := map[string]bool{}
+		git := gitParts(0)
 		dirDiffers := c.delta[dir] != nil
 		err = s.fs.ReadDir(in, func(e ext4.Entry) error {
 			if seen[e.Name] || strings.ContainsAny(e.Name, "/\x00") {
@@ -60,6 +61,7 @@ func (c *comparison) walkSide(s *side, when string) error {
 				return nil
 			}
 			seen[e.Name] = true
+			git.see(e.Name)
 			child, err := s.fs.Inode(e.Inode)
 			if err != nil {
 				return err
@@ -72,6 +74,9 @@ func (c *comparison) walkSide(s *side, when string) error {
 				s.dirs[e.Inode] = parent{dir, e.Name}
 				queue = append(queue, e.Inode)
 			}
+			if e.Name == ".git" && child.Type != ext4.Directory && len(s.repos) < maxRepos {
+				s.repos = append(s.repos, repoName{dir: dir, file: e.Inode})
+			}
 			if dirDiffers || c.delta[e.Inode] != nil {
 				if len(interesting) == 4*maxChanges {
 					return vm.Errorf(vm.Limit, "", "more than %d names differ", 4*maxChanges)
@@ -82,6 +87,9 @@ func (c *comparison) walkSide(s *side, when string) error {
 		})
 		if err != nil {
 			return err
+		}
+		if git.all() && len(s.repos) < maxRepos {
+			s.repos = append(s.repos, repoName{dir: dir})
 		}
 		if c.ctx.Err() != nil {
 			return context.Cause(c.ctx)

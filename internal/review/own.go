@@ -1,0 +1,80 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package review
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+
+	"github.com/warren-vm/warren/internal/ext4"
+)
+
+// ownReason says why a change is only counted.
+const ownReason = "files that Warren or the system writes at every start"
+
+var (
+	hostnameForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}\n?$`)
+	machineIDForm = regexp.MustCompile(`^[0-9a-f]{32}\n?$`)
+)
+
+// ownWrites are files that Warren's agent, or systemd, writes whenever a machine
+// starts, with a check that the content is what they write and no more.
+var ownWrites = map[string]func(was, now []byte) bool{
+	"/etc/hostname":                     func(_, now []byte) bool { return hostnameForm.Match(now) },
+	"/etc/machine-id":                   func(_, now []byte) bool { return machineIDForm.Match(now) },
+	"/var/lib/dbus/machine-id":          func(_, now []byte) bool { return machineIDForm.Match(now) },
+	"/etc/hosts":                        sameHosts,
+	"/etc/.updated":                     nil,
+	"/var/.updated":                     nil,
+	"/var/lib/systemd/random-seed":      nil,
+	"/etc/ssh/ssh_host_ed25519_key":     isHostKey,
+	"/etc/ssh/ssh_host_ecdsa_key":       isHostKey,
+	"/etc/ssh/ssh_host_rsa_key":         isHostKey,
+	"/etc/ssh/ssh_host_ed25519_key.pub": isHostKey,
+	"/etc/ssh/ssh_host_ecdsa_key.pub":   isHostKey,
+	"/etc/ssh/ssh_host_rsa_key.pub":     isHostKey,
+}
+
+// sameHosts reports whether two hosts files differ in the machine's own name only.
+func sameHosts(was, now []byte) bool {
+	rest := func(text []byte) string {
+		var out strings.Builder
+		for line := range bytes.Lines(text) {
+			if f := bytes.Fields(line); len(f) != 2 || string(f[0]) != "127.0.1.1" {
+				out.Write(bytes.TrimSpace(line))
+				out.WriteByte('\n')
+			}
+		}
+		return out.String()
+	}
+	return rest(was) == rest(now)
+}
+
+func isHostKey(_, now []byte) bool {
+	return len(now) == 0 || bytes.HasPrefix(now, []byte("-----BEGIN")) || bytes.HasPrefix(now, []byte("ssh-")) || bytes.HasPrefix(now, []byte("ecdsa-"))
+}
+
+// ownWrite reports whether a change is one that Warren or the system makes at every
+// start. A changed mode, owner or type is none.
+func (r *report) ownWrite(c *Change) (bool, error) {
+	check, known := ownWrites[c.Path]
+	if !known || c.Verb == Deleted || c.Now.Type != ext4.Regular || c.Silent || c.Now.Mode&(setID|0o022) != 0 || c.Now.UID != 0 || c.Attrs {
+		return false, nil
+	}
+	if check == nil {
+		return true, nil
+	}
+	now, err := r.now.read(c.Now, 64<<10)
+	if err != nil {
+		return false, err
+	}
+	var was []byte
+	if c.Was != nil {
+		if was, err = r.was.read(c.Was, 64<<10); err != nil {
+			return false, err
+		}
+	}
+	return now != nil && check(was, now), nil
+}
