@@ -34,7 +34,8 @@ func (a *Access) repository(ctx context.Context, c *vm.Call, id string) (vm.Repo
 
 // GrantRepo lets an identity use a repository. Without change the identity must have
 // no permission for it yet, kind Exists; with change it must have one, kind NotFound.
-func (a *Access) GrantRepo(ctx context.Context, c *vm.Call, identity, repo string, access vm.GitAccess, change bool) (err error) {
+// branches are patterns of the branches that it may push to; none = vm.AgentBranches.
+func (a *Access) GrantRepo(ctx context.Context, c *vm.Call, identity, repo string, access vm.GitAccess, change bool, branches ...string) (err error) {
 	defer func() { err = vm.WithOp(vm.OpGrant, repo, err) }()
 	i, err := a.ownIdentity(c, identity)
 	if err != nil {
@@ -47,7 +48,7 @@ func (a *Access) GrantRepo(ctx context.Context, c *vm.Call, identity, repo strin
 	if err != nil {
 		return err
 	}
-	end, err := a.record(ctx, c, vm.AuditEntry{Op: vm.OpGrant, Subject: string(i.ID), Detail: map[string]any{"repo": found.ID, "access": string(access)}})
+	end, err := a.record(ctx, c, vm.AuditEntry{Op: vm.OpGrant, Subject: string(i.ID), Detail: map[string]any{"repo": found.ID, "access": string(access), "branches": branches}})
 	if err != nil {
 		return err
 	}
@@ -66,11 +67,11 @@ func (a *Access) GrantRepo(ctx context.Context, c *vm.Call, identity, repo strin
 		return noRepoPermission(repo)
 	case !ok:
 		return a.repos.Create(ctx, vm.GitPermission{
-			ID: vm.NewUUID(), Identity: i.ID, Account: i.Account, Repo: found.ID, Access: access, GrantedAt: a.now(),
+			ID: vm.NewUUID(), Identity: i.ID, Account: i.Account, Repo: found.ID, Access: access, Branches: branches, GrantedAt: a.now(),
 		})
 	}
 	_, err = a.repos.Change(ctx, old.ID, func(p *vm.GitPermission) error {
-		p.Access, p.GrantedAt = access, a.now()
+		p.Access, p.Branches, p.GrantedAt = access, branches, a.now()
 		return nil
 	})
 	return err
@@ -117,6 +118,25 @@ func (a *Access) RepoPermissions(ctx context.Context, c *vm.Call, identity strin
 	}
 	out, err = page(out, pg)
 	return out, vm.WithOp(vm.OpList, identity, err)
+}
+
+// RepoRight returns the permission of an identity or a VM for a repository of its
+// account, by the repository's id; ok is false if it has none.
+func (a *Access) RepoRight(who vm.Actor, repo string) (p vm.GitPermission, ok bool) {
+	if who.Identity != "" {
+		return first(a.repos, byGrant, pair(who.Identity, repo))
+	}
+	v, known := a.rooms.VMs.VMOf(who.VM)
+	if !known || v.Account != who.Account {
+		return p, false
+	}
+	g, ok := v.RepoGrant(repo)
+	return vm.GitPermission{Account: v.Account, Repo: repo, Access: g.Access, Branches: g.Branches, GrantedAt: g.GrantedAt}, ok
+}
+
+// DropRepoGrants removes the permissions of all identities for a repository that is gone.
+func (a *Access) DropRepoGrants(ctx context.Context, repo string) error {
+	return dropAll(ctx, a.repos.By(byRepo, repo), a.dropRepoGrant)
 }
 
 // RevokeRepo removes an identity's permission for a repository.

@@ -18,6 +18,7 @@ const (
 	byIdentity    = "identity"
 	byFingerprint = "fingerprint"
 	byVM          = "vm"
+	byRepo        = "repo"
 	byGrant       = "grant" // identity and what it was granted
 )
 
@@ -95,6 +96,7 @@ func (a *Access) addGrants(l *ledger.Ledger) {
 		Index: index[vm.GitPermission]{
 			byGrant:    func(p *vm.GitPermission) []string { return []string{pair(p.Identity, p.Repo)} },
 			byIdentity: func(p *vm.GitPermission) []string { return []string{string(p.Identity)} },
+			byRepo:     func(p *vm.GitPermission) []string { return []string{p.Repo} },
 		},
 		Limit: ledger.Limit[vm.GitPermission]{Most: 10_000, Owner: func(p *vm.GitPermission) string { return string(p.Account) }, What: "permissions for repositories", Then: "revoke some"},
 	})

@@ -123,7 +123,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
 	err := h.Access.Open(ctx, access.Rooms{
-		VMs: h.Engine, Repositories: h.Repo, Empty: h.Engine.EmptyAccount,
+		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount,
 		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
 	})
 	if err == nil {
@@ -137,6 +137,16 @@ func (h *House) open(ctx context.Context, c Config) error {
 		return err
 	}
 	return h.Names.Open(ctx, h.Engine, h.Access)
+}
+
+// emptyAccount deletes everything in an account. Without force it fails with kind Busy
+// if the account has repositories or what the engine names. Forget removes the
+// repositories.
+func (h *House) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, force bool) error {
+	if n := h.Repo.Owned(a.ID); n > 0 && !force {
+		return vm.Errorf(vm.Busy, a.Name, "the account has %d repositories", n).WithHint("remove them first, or use --force")
+	}
+	return h.Engine.EmptyAccount(ctx, c, a, force)
 }
 
 // Close closes what was opened, the last first. The rooms end their tasks, and Close

@@ -13,6 +13,7 @@ package repo
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -23,16 +24,25 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what the room works with. Every field is required.
+// Config is what the room works with. Fields are required unless they say otherwise.
 type Config struct {
 	Dir     layout.Dir
 	Access  *access.Access
 	Journal *journal.Journal
 	Now     func() time.Time
 	Log     *slog.Logger
-	// DiskLeft returns how many bytes an account may still store beside its
-	// repositories' repoBytes; a negative value = no limit.
-	DiskLeft func(ctx context.Context, account vm.AccountID, repoBytes int64) int64
+	// DiskLeft returns how many more bytes an account may store; negative = no limit.
+	DiskLeft func(ctx context.Context, account vm.AccountID) (int64, error)
+	// Pushed is told each change of a ref, after it was made; nil = nobody wants to
+	// know. It must not block.
+	Pushed func(vm.Repository, Pushed)
+}
+
+// Pushed is the change of a ref.
+type Pushed struct {
+	Ref      string // its full name
+	Old, New string // ids; 40 zeros = it did not exist, it was deleted
+	Actor    vm.Actor
 }
 
 // Repo is the room. All methods may be called at once from many goroutines. In every
@@ -41,9 +51,21 @@ type Config struct {
 // REPOSITORY_NOT_FOUND; a right that the caller lacks, kind Denied, code
 // REPOSITORY_ACCESS_DENIED.
 type Repo struct {
-	cfg   Config
-	table *ledger.Table[string, vm.Repository]
-	write sync.Mutex // held from the check of a name until its record is stored
+	cfg    Config
+	table  *ledger.Table[string, vm.Repository]
+	git    string        // the program
+	naming sync.Mutex    // held from the check of a name until its record is stored
+	serves chan struct{} // a place for each process that serves a client
+
+	mu sync.Mutex
+	// guarded by mu
+	life  context.Context // ends with Close; nil before Open
+	end   context.CancelFunc
+	tasks sync.WaitGroup
+	cats  map[string][]*cat      // idle readers of objects, by repository
+	due   map[string]bool        // repositories to be measured and packed
+	nudge chan struct{}          // wakes the task that does it
+	joins map[vm.AccountID]int64 // bytes that are joining repositories, by account
 }
 
 const (
@@ -74,7 +96,10 @@ var Kind = ledger.Kind[string, vm.Repository]{
 // New returns the room with its table in the ledger. Load the ledger next, then call
 // Open.
 func New(l *ledger.Ledger, cfg Config) *Repo {
-	return &Repo{cfg: cfg, table: ledger.Add(l, Kind)}
+	return &Repo{
+		cfg: cfg, table: ledger.Add(l, Kind), git: "git", serves: make(chan struct{}, 8*runtime.GOMAXPROCS(0)),
+		cats: map[string][]*cat{}, due: map[string]bool{}, nudge: make(chan struct{}, 1), joins: map[vm.AccountID]int64{},
+	}
 }
 
 // Repository finds a repository of any account by its id. Kind NotFound.
