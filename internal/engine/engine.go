@@ -42,6 +42,7 @@ type Config struct {
 	// Hosted finds a git repository of this server that the caller may read, by its id or
 	// name; nil = there are none.
 	Hosted   func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error)
+	Repos    func() []vm.Repository // whose files are in Dir; nil = there are none
 	Clock    Clock
 	Fault    func(label string) error // nil = no directories of the host are given
 	Settings Settings

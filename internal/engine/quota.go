@@ -230,6 +230,25 @@ func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.
 	return overQuota(q, use, more)
 }
 
+// DiskLeft returns how many more bytes an account may store: what its quota and the
+// host's disk leave. It reads the size of every file of the data directory if the account
+// has a quota.
+func (e *Engine) DiskLeft(ctx context.Context, account vm.AccountID) (int64, error) {
+	have, err := e.cfg.Host.Capacity(ctx)
+	if err != nil {
+		return 0, err
+	}
+	left := max(0, have.DiskFree-e.cfg.Settings.DiskReserve)
+	if limit := e.diskLimit(e.account(account), have.DiskTotal); limit > 0 {
+		u, err := e.measure(ctx)
+		if err != nil {
+			return 0, err
+		}
+		left = min(left, max(0, limit-u.accounts.Of[account].Unique))
+	}
+	return left, nil
+}
+
 // snapshotFits refuses a snapshot that would exceed the account's quota.
 func (e *Engine) snapshotFits(account vm.AccountID) error {
 	e.mu.Lock()

@@ -108,7 +108,7 @@ func genItem(id vm.GenerationID) storage.Item {
 
 func volItem(id vm.VolumeID) storage.Item { return storage.Item{Kind: storage.Volume, ID: string(id)} }
 
-// itemsLocked describes VMs, generations and volumes.
+// itemsLocked describes VMs, generations, volumes and repositories.
 func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	out := make(map[storage.Item]itemRecord, len(e.vms)+len(e.gens))
 	for id := range e.vms {
@@ -119,6 +119,11 @@ func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	}
 	for _, rec := range e.cfg.Vault.VolumeRecords() {
 		out[volItem(rec.ID)] = itemRecord{rec.Project + "/" + rec.Name, rec.Account}
+	}
+	if e.cfg.Repos != nil {
+		for _, rec := range e.cfg.Repos() {
+			out[storage.Item{Kind: storage.Repository, ID: rec.ID}] = itemRecord{rec.Name, rec.Account}
+		}
 	}
 	return out
 }

@@ -95,10 +95,11 @@ func build(ctx context.Context, c *Config) *House {
 	c.Config.Hosted = func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error) {
 		return h.Repo.Get(ctx, c, ref)
 	}
+	c.Config.Repos = func() []vm.Repository { return h.Repo.All() }
 	h.Engine = engine.New(c.Config)
 	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now})
 	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
-	h.Repo = repo.New(h.Ledger, repo.Config{Dir: c.Dir, Access: h.Access, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
+	h.Repo = repo.New(h.Ledger, repo.Config{Dir: c.Dir, Access: h.Access, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log, DiskLeft: h.Engine.DiskLeft})
 	h.Changes = changes.New(changes.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Reader: c.Reader, Clock: c.Clock, Log: c.Log})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h

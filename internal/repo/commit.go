@@ -83,7 +83,7 @@ const (
 // (a branch that the caller may not push to), Limit (the account's disk quota).
 func (r *Repo) Commit(ctx context.Context, c *vm.Call, ref string, req CommitRequest) (out vm.Commit, err error) {
 	defer func() { err = vm.WithOp(vm.OpCommit, ref, err) }()
-	rec, right, dir, err := r.open(c, ref, Write)
+	rec, right, dir, err := r.reach(c, ref, Write)
 	if err != nil {
 		return out, err
 	}

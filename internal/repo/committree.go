@@ -24,7 +24,7 @@ const maxParents = 100
 // TREE_NOT_FOUND and PARENT_NOT_FOUND.
 func (r *Repo) CommitTree(ctx context.Context, c *vm.Call, ref string, req TreeCommitRequest) (out vm.Commit, err error) {
 	defer func() { err = vm.WithOp(vm.OpCommit, ref, err) }()
-	rec, _, _, err := r.open(c, ref, Write)
+	rec, _, _, err := r.reach(c, ref, Write)
 	if err != nil {
 		return out, err
 	}

@@ -23,14 +23,14 @@ var quiet = []string{"--no-ext-diff", "--no-textconv", "--no-color", "-M"}
 // Compare says what head has that base has not. "" = the default branch.
 func (r *Repo) Compare(ctx context.Context, c *vm.Call, ref, base, head string) (out vm.Comparison, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, dir, err := r.open(c, ref, Read)
+	rec, _, dir, err := r.reach(c, ref, Read)
 	if err != nil {
 		return out, err
 	}
-	if out.Base, err = r.resolve(ctx, &rec, cmp.Or(base, rec.DefaultBranch), "commit"); err != nil {
+	if out.Base, err = r.idOf(ctx, &rec, cmp.Or(base, rec.DefaultBranch), "commit"); err != nil {
 		return out, err
 	}
-	if out.Head, err = r.resolve(ctx, &rec, cmp.Or(head, rec.DefaultBranch), "commit"); err != nil {
+	if out.Head, err = r.idOf(ctx, &rec, cmp.Or(head, rec.DefaultBranch), "commit"); err != nil {
 		return out, err
 	}
 	counts, err := r.run(ctx, program{dir: dir, args: []string{"rev-list", "--left-right", "--count", out.Base + "..." + out.Head}})
@@ -109,7 +109,7 @@ func (r *Repo) compareFiles(ctx context.Context, dir, from, to string) (files []
 // With base "" they are those that the commit head made.
 func (r *Repo) Patch(ctx context.Context, c *vm.Call, ref, base, head string, w io.Writer) (err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, dir, err := r.open(c, ref, Read)
+	rec, _, dir, err := r.reach(c, ref, Read)
 	if err != nil {
 		return err
 	}

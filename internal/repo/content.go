@@ -22,7 +22,7 @@ const maxListed = 100_000 // entries of one answer
 // NotFound, code PATH_NOT_FOUND.
 func (r *Repo) Contents(ctx context.Context, c *vm.Call, ref, rev, at string, recursive bool) (out vm.Content, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.open(c, ref, Read)
+	rec, _, _, err := r.reach(c, ref, Read)
 	if err != nil {
 		return out, err
 	}
@@ -157,7 +157,7 @@ func (o *objects) sizes(list []entry) ([]int64, error) {
 // code TREE_NOT_FOUND.
 func (r *Repo) Tree(ctx context.Context, c *vm.Call, ref, sha string, recursive bool) (id string, entries []vm.TreeEntry, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.open(c, ref, Read)
+	rec, _, _, err := r.reach(c, ref, Read)
 	if err != nil {
 		return "", nil, err
 	}
@@ -208,7 +208,7 @@ func (o *objects) entries(tree, at string, recursive bool, to []vm.TreeEntry) ([
 // Blob opens a blob by its id. Close the reader. Kind NotFound, code BLOB_NOT_FOUND.
 func (r *Repo) Blob(ctx context.Context, c *vm.Call, ref, sha string) (size int64, content io.ReadCloser, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.open(c, ref, Read)
+	rec, _, _, err := r.reach(c, ref, Read)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -16,7 +16,7 @@ import (
 // Tags lists the tags, by name.
 func (r *Repo) Tags(ctx context.Context, c *vm.Call, ref string) (list []vm.Tag, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, dir, err := r.open(c, ref, Read)
+	rec, _, dir, err := r.reach(c, ref, Read)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (r *Repo) TagObject(ctx context.Context, c *vm.Call, ref, sha string) (vm.T
 
 func (r *Repo) tagBy(ctx context.Context, c *vm.Call, ref, name, at string) (t vm.Tag, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.open(c, ref, Read)
+	rec, _, _, err := r.reach(c, ref, Read)
 	if err != nil {
 		return t, err
 	}
@@ -136,7 +136,7 @@ const maxCommits = 500 // of one page
 func (r *Repo) Commits(ctx context.Context, c *vm.Call, ref string, f CommitFilter) (page Commits, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
 	page.Commits = []vm.Commit{}
-	rec, _, dir, err := r.open(c, ref, Read)
+	rec, _, dir, err := r.reach(c, ref, Read)
 	if err != nil {
 		return page, err
 	}
@@ -244,7 +244,7 @@ func (r *Repo) span(ctx context.Context, o *objects, rec *vm.Repository, dir str
 // NotFound, code COMMIT_NOT_FOUND for an id.
 func (r *Repo) CommitAt(ctx context.Context, c *vm.Call, ref, rev string) (out vm.Commit, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.open(c, ref, Read)
+	rec, _, _, err := r.reach(c, ref, Read)
 	if err != nil {
 		return out, err
 	}

@@ -17,7 +17,7 @@ import (
 
 const (
 	packsAllowed  = 20                    // packs of a repository, before some are joined
-	packedEvery   = 7 * 24 * time.Hour    // a changed repository is packed anew, and what nothing needs is dropped
+	packedEvery   = 7 * 24 * time.Hour    // a changed repository is packed as a whole, and what nothing needs is dropped
 	unneededKept  = "--prune=2.weeks.ago" // objects that no ref reaches
 	maintainEvery = 10 * time.Second      // idle readers are looked at
 )
@@ -97,9 +97,9 @@ func (r *Repo) tend(ctx context.Context, id string) error {
 	return err
 }
 
-// pack joins packs when there are many, and packs a repository anew when that was done
+// pack joins packs when there are many, and packs a repository as a whole when that was done
 // long ago. It reports the latter.
-func (r *Repo) pack(ctx context.Context, rec vm.Repository) (anew bool, err error) {
+func (r *Repo) pack(ctx context.Context, rec vm.Repository) (whole bool, err error) {
 	dir := r.cfg.Dir.Repo(rec.ID)
 	if !rec.MaintainedAt.IsZero() && r.cfg.Now().Sub(rec.MaintainedAt) > packedEvery {
 		_, err := r.run(ctx, program{dir: dir, args: []string{"gc", "--quiet", unneededKept}})

@@ -318,14 +318,8 @@ func (r *Repo) drop(ctx context.Context, rec vm.Repository) error {
 // Owned is the number of repositories of an account.
 func (r *Repo) Owned(account vm.AccountID) int { return len(r.table.By(byAccount, string(account))) }
 
-// Owners returns the account of every repository, by id.
-func (r *Repo) Owners() map[string]vm.AccountID {
-	out := map[string]vm.AccountID{}
-	for _, rec := range r.table.All() {
-		out[rec.ID] = rec.Account
-	}
-	return out
-}
+// All returns the repositories of all accounts, by id.
+func (r *Repo) All() []vm.Repository { return r.table.All() }
 
 // Forget removes the repositories of an account that is deleted.
 func (r *Repo) Forget(ctx context.Context, account vm.AccountID) error {

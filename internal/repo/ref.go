@@ -36,7 +36,7 @@ func (r *Repo) refs(ctx context.Context, dir string, prefixes ...string) ([]refR
 // Branches lists the branches, by name. The default branch is among them also before
 // its first commit.
 func (r *Repo) Branches(ctx context.Context, c *vm.Call, ref string) ([]vm.Branch, error) {
-	rec, _, dir, err := r.open(c, ref, Read)
+	rec, _, dir, err := r.reach(c, ref, Read)
 	if err != nil {
 		return nil, vm.WithOp(vm.OpRepoRead, ref, err)
 	}
@@ -58,7 +58,7 @@ func branchOf(rec *vm.Repository, name, id string) vm.Branch {
 // Branch returns one branch. Kind NotFound, code BRANCH_NOT_FOUND.
 func (r *Repo) Branch(ctx context.Context, c *vm.Call, ref, name string) (b vm.Branch, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.open(c, ref, Read)
+	rec, _, _, err := r.reach(c, ref, Read)
 	if err != nil {
 		return b, err
 	}
@@ -92,7 +92,7 @@ func (r *Repo) tip(ctx context.Context, rec *vm.Repository, branch string) (stri
 // Exists, code BRANCH_ALREADY_EXISTS.
 func (r *Repo) CreateBranch(ctx context.Context, c *vm.Call, ref, name, at string) (b vm.Branch, err error) {
 	defer func() { err = vm.WithOp(vm.OpRef, ref, err) }()
-	rec, p, dir, err := r.open(c, ref, Write)
+	rec, p, dir, err := r.reach(c, ref, Write)
 	if err != nil {
 		return b, err
 	}
@@ -102,7 +102,7 @@ func (r *Repo) CreateBranch(ctx context.Context, c *vm.Call, ref, name, at strin
 	if err := mayChange(&rec, p, "refs/heads/"+name, false); err != nil {
 		return b, err
 	}
-	to, err := r.resolve(ctx, &rec, cmp.Or(at, rec.DefaultBranch), "commit")
+	to, err := r.idOf(ctx, &rec, cmp.Or(at, rec.DefaultBranch), "commit")
 	if err != nil {
 		return b, err
 	}
@@ -123,7 +123,7 @@ func (r *Repo) CreateBranch(ctx context.Context, c *vm.Call, ref, name, at strin
 // DeleteBranch deletes a branch, unless it is protected or the default.
 func (r *Repo) DeleteBranch(ctx context.Context, c *vm.Call, ref, name string) (err error) {
 	defer func() { err = vm.WithOp(vm.OpRef, ref, err) }()
-	rec, p, dir, err := r.open(c, ref, Write)
+	rec, p, dir, err := r.reach(c, ref, Write)
 	if err != nil {
 		return err
 	}
@@ -236,11 +236,11 @@ var (
 	shortID  = regexp.MustCompile(`^[0-9a-f]{4,40}$`)
 )
 
-// resolve returns the id of what a revision names: an id or the beginning of one, a
+// idOf returns the id of what a revision names: an id or the beginning of one, a
 // branch, a tag, or a full ref, each perhaps with ~N or ^N. kind is commit or tree: tags
 // and, for tree, commits are followed to one; "" = any object. The default branch
 // without a commit gives NotFound, code NO_DEFAULT_BRANCH.
-func (r *Repo) resolve(ctx context.Context, rec *vm.Repository, rev, kind string) (string, error) {
+func (r *Repo) idOf(ctx context.Context, rec *vm.Repository, rev, kind string) (string, error) {
 	o, err := r.objectsOf(ctx, rec.ID)
 	if err != nil {
 		return "", err
@@ -296,10 +296,10 @@ func (o *objects) resolve(rec *vm.Repository, rev, kind string) (object, error) 
 // Resolve returns the id of the commit that a revision names: a branch, a tag, or an id
 // or the beginning of one, each perhaps with ~N or ^N; "" = the default branch.
 func (r *Repo) Resolve(ctx context.Context, c *vm.Call, ref, rev string) (string, error) {
-	rec, _, _, err := r.open(c, ref, Read)
+	rec, _, _, err := r.reach(c, ref, Read)
 	if err != nil {
 		return "", vm.WithOp(vm.OpRepoRead, ref, err)
 	}
-	id, err := r.resolve(ctx, &rec, cmp.Or(rev, rec.DefaultBranch), "commit")
+	id, err := r.idOf(ctx, &rec, cmp.Or(rev, rec.DefaultBranch), "commit")
 	return id, vm.WithOp(vm.OpRepoRead, ref, err)
 }

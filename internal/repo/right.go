@@ -72,8 +72,8 @@ func (r *Repo) find(c *vm.Call, ref string, need Need) (vm.Repository, right, er
 	return rec, p, nil
 }
 
-// open is find for a verb that needs the repository's files.
-func (r *Repo) open(c *vm.Call, ref string, need Need) (rec vm.Repository, p right, dir string, err error) {
+// reach is find for a verb that needs the repository's files.
+func (r *Repo) reach(c *vm.Call, ref string, need Need) (rec vm.Repository, p right, dir string, err error) {
 	if rec, p, err = r.find(c, ref, need); err != nil {
 		return rec, p, "", err
 	}

@@ -86,6 +86,10 @@ func (m Measurer) itemOf(path string, isDir bool) (item Item, memory bool) {
 		kind = Image
 	case m.Dir.Volumes():
 		kind = Volume
+	case m.Dir.Repos():
+		if kind = Repository; strings.HasPrefix(id, ".") { // objects that have not joined one
+			kind = Other
+		}
 	}
 	switch {
 	case kind != Other && deep:

@@ -68,6 +68,8 @@ func TestMeasure(t *testing.T) {
 	}
 	write(t, dir.ImageDisk("i"), 1<<20)
 	write(t, filepath.Join(dir.Volume("v"), "disk"), 1<<17)
+	write(t, filepath.Join(dir.Repo("r"), "objects", "pack", "p.pack"), 1<<21)
+	write(t, filepath.Join(dir.RepoIncoming(), "x"), 1<<15)
 	write(t, filepath.Join(dir.Audit(), "1"), 1<<16)
 	write(t, dir.AdminKey(), 10)
 	files := measured(t, dir)
@@ -84,9 +86,11 @@ func TestMeasure(t *testing.T) {
 	near(Item{Generation, "g"}, 1<<19, 1<<20)
 	near(Item{Image, "i"}, 1<<20, 0)
 	near(Item{Volume, "v"}, 1<<17, 0)
+	near(Item{Repository, "r"}, 1<<21, 0)
+	near(Item{Other, "repos"}, 1<<15, 0)
 	near(Item{Other, "audit"}, 1<<16, 0)
 	near(Item{Other, "files"}, 1, 0)
-	if want := int64(1<<20 + 1<<18 + 1<<19 + 1<<20 + 1<<17 + 1<<16); use.Total < want || use.Total > want+9*slack {
+	if want := int64(1<<20 + 1<<18 + 1<<19 + 1<<20 + 1<<17 + 1<<21 + 1<<15 + 1<<16); use.Total < want || use.Total > want+11*slack {
 		t.Errorf("%d bytes in all, not about %d", use.Total, want)
 	}
 	for _, f := range files {

@@ -16,6 +16,7 @@ const (
 	Generation = "generation"
 	Image      = "image"
 	Volume     = "volume"
+	Repository = "repository"
 	Other      = "other" // records, logs and caches of the server itself
 )
 
