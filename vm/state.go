@@ -58,6 +58,8 @@ const (
 	OpKeep     Op = "keep"    // a child takes the place of another VM
 	OpCapture  Op = "capture" // by the engine: a schedule, a merge, a reseat
 	OpTurn     Op = "turn"    // a generation marks what somebody tries
+	OpUndo     Op = "undo"    // a VM goes back to a turn
+	OpRestore  Op = "restore" // a path comes back from an older state
 	OpRecover  Op = "recover" // by the engine: a VM in an unknown state
 	OpService  Op = "service" // systemd units of the guest
 	OpState    Op = "state"   // what runs in the guest
@@ -220,7 +222,7 @@ var transitions = map[Op]map[State]Next{
 // guestOps need a running guest and do not change the state.
 var guestOps = []Op{
 	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
-	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal, OpSocket,
+	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal, OpSocket, OpRestore,
 }
 
 func init() {

@@ -112,6 +112,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /tree":        (*Agent).listTree,
 	"POST /pick":       (*Agent).pickFiles,
 	"PUT /place":       (*Agent).placeFiles,
+	"PUT /restore":     (*Agent).restore,
 	"GET /watch":       (*Agent).watch,
 	"GET /stats":       (*Agent).stats,
 	"GET /state":       (*Agent).state,

@@ -218,6 +218,8 @@ type unpacker struct {
 	root *os.Root
 	buf  []byte
 	dirs map[string]*tar.Header // their modes are set last, because a mode may forbid writing
+
+	owned bool // also set owners and extended attributes
 }
 
 func (p *unpacker) all(tr *tar.Reader) error {
@@ -276,7 +278,11 @@ func (p *unpacker) entry(name string, h *tar.Header, r io.Reader) error {
 	case tar.TypeReg:
 		return p.file(name, h, r)
 	case tar.TypeSymlink:
-		return p.root.Symlink(h.Linkname, name)
+		err := p.root.Symlink(h.Linkname, name)
+		if err == nil && p.owned {
+			err = p.root.Lchown(name, h.Uid, h.Gid)
+		}
+		return err
 	case tar.TypeLink:
 		return p.root.Link(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"), name)
 	}
@@ -304,7 +310,12 @@ func (p *unpacker) file(name string, h *tar.Header, r io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := f.Chmod(goMode(uint32(h.Mode) & 0o7777)); err != nil {
+	if p.owned {
+		err = own(f, h)
+	} else {
+		err = f.Chmod(goMode(uint32(h.Mode) & 0o7777))
+	}
+	if err != nil {
 		return err
 	}
 	return p.root.Chtimes(name, time.Time{}, h.ModTime)
@@ -322,7 +333,7 @@ func (p *unpacker) finish() error {
 		if n == "." { // the destination existed before; it keeps its mode and times
 			continue
 		}
-		if err := p.root.Chmod(n, goMode(uint32(h.Mode)&0o7777)); err != nil {
+		if err := p.finishDir(n, h); err != nil {
 			return fileError(n, err)
 		}
 		if err := p.root.Chtimes(n, time.Time{}, h.ModTime); err != nil {
@@ -330,4 +341,15 @@ func (p *unpacker) finish() error {
 		}
 	}
 	return nil
+}
+
+func (p *unpacker) finishDir(name string, h *tar.Header) error {
+	if !p.owned {
+		return p.root.Chmod(name, goMode(uint32(h.Mode)&0o7777))
+	}
+	f, err := p.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(own(f, h), f.Close())
 }

@@ -207,6 +207,9 @@ type GuestFiles interface {
 	WriteFile(ctx context.Context, user, path string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error)
 	TarDown(ctx context.Context, user, path string) (io.ReadCloser, error)
 	TarUp(ctx context.Context, user, path string, r io.Reader) error
+	// Restore puts what a tar holds as "entry" in the place of a path, in one step, with
+	// owners, modes, times and extended attributes. It follows no links.
+	Restore(ctx context.Context, path string, r io.Reader) error
 	Watch(ctx context.Context, user, path string, recursive bool) (Watch, error)
 	// ListTree, PickFiles and PlaceFiles keep a directory like one elsewhere.
 	ListTree(ctx context.Context, user, path string, o vm.TreeOptions) (io.ReadCloser, error)

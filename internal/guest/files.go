@@ -136,6 +136,14 @@ func (c *Client) TarUp(ctx context.Context, user, path string, r io.Reader) erro
 	return err
 }
 
+// Restore puts what a tar archive holds as "entry" in the place of a path, in one step,
+// with owners, modes, times and extended attributes. It follows no links on the way, and
+// makes missing directories. Kind Unsupported when the agent is too old for it.
+func (c *Client) Restore(ctx context.Context, path string, r io.Reader) error {
+	_, err := c.upload(ctx, "/restore", where("", path), &source{r: r}, -1)
+	return err
+}
+
 // Watch is a running watch of a directory.
 type Watch struct {
 	body io.ReadCloser

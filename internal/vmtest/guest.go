@@ -344,6 +344,49 @@ func (g *guest) TarUp(ctx context.Context, user, p string, r io.Reader) error {
 	}
 }
 
+// Restore implements engine.Guest.
+func (g *guest) Restore(ctx context.Context, p string, r io.Reader) error {
+	if err := g.enter(ctx, "restore"); err != nil {
+		return err
+	}
+	data, err := readAll(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := g.disk.remove("", p, true); err != nil && vm.KindOf(err) != vm.NotFound {
+		return err
+	}
+	tr := tar.NewReader(bytes.NewReader(data))
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return badFile(p, "not a tar stream: "+err.Error())
+		}
+		rest, ok := strings.CutPrefix(h.Name, "entry")
+		if !ok {
+			return badFile(p, "the archive holds "+h.Name)
+		}
+		name := path.Join(p, rest)
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = g.disk.mkdir("", name, uint32(h.Mode)&0o7777, true)
+		case tar.TypeSymlink:
+			err = g.putSymlink("", h.Linkname, name)
+		case tar.TypeReg:
+			var content []byte
+			if content, err = io.ReadAll(tr); err == nil {
+				_, err = g.disk.put("", name, content, uint32(h.Mode)&0o7777, true)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 func (g *guest) Mkdir(ctx context.Context, user, p string, mode uint32, parents bool) error {
 	if err := g.enter(ctx, "mkdir"); err != nil {
 		return err
