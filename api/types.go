@@ -174,7 +174,8 @@ type ExecResult struct {
 	Truncated  bool   `json:"truncated,omitempty"` // ours: the output is incomplete
 
 	// Ours, if they were asked for.
-	Turn *vm.Turn `json:"turn,omitempty"`
+	Turn    *vm.Turn        `json:"turn,omitempty"`
+	Summary *vm.ExecSummary `json:"summary,omitempty"`
 }
 
 // ExecMessage is one text frame of the exec WebSocket, or one line of the
@@ -187,6 +188,8 @@ type ExecMessage struct {
 	Signal  string         `json:"signal,omitempty"`
 	Data    []byte         `json:"data,omitempty"` // base64, lines only
 	Turn    *vm.Turn       `json:"turn,omitempty"` // of started: marked before the start
+
+	Summary *vm.ExecSummary `json:"summary,omitempty"` // of exit, if it was asked for
 }
 
 // Channels of the exec WebSocket's binary frames.

@@ -39,6 +39,7 @@ type Exec struct {
 	ref  string // the VM
 	proc vm.Process
 	turn *vm.Turn
+	sum  *vm.ExecSummary // after Run
 
 	wmu  sync.Mutex   // one writer at a time
 	buf  []byte       // used by Write
@@ -159,6 +160,10 @@ func (e *Exec) message(r io.Reader) (api.ExecMessage, error) {
 // Turn returns the turn that was marked before the start; nil = none was asked for.
 func (e *Exec) Turn() *vm.Turn { return e.turn }
 
+// Summary returns what the command changed, once Run has returned; nil = it was not asked
+// for.
+func (e *Exec) Summary() *vm.ExecSummary { return e.sum }
+
 // Process returns the process as it was started.
 func (e *Exec) Process() vm.Process { return e.proc }
 
@@ -264,6 +269,7 @@ func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 			return vm.ExitStatus{}, err
 		}
 		if m.Type == "exit" && m.Status != nil {
+			e.sum = m.Summary
 			return *m.Status, nil
 		} // others are warnings, or sent by later versions
 	}

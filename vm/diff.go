@@ -65,7 +65,7 @@ func (p *GuestPath) UnmarshalJSON(data []byte) error {
 
 // DiffRequest asks what differs between two states of machines.
 type DiffRequest struct {
-	// From is the older state: a generation, a snapshot, a turn, "image" (what the VM
+	// From is the older state: a generation, a snapshot, the number of a turn, "image" (what the VM
 	// was made from), "parent" (the state in which a fork left its parent), or another
 	// VM as "vm:NAME", which means its state now. "" = the VM's last turn, else the
 	// state it was made from.

@@ -34,8 +34,20 @@ type Config struct {
 	Log     *slog.Logger
 }
 
+// Guests runs commands in guests; inside.Inside implements it.
+type Guests interface {
+	Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error)
+	Connections(ctx context.Context, c *vm.Call, ref string) ([]vm.Connection, error)
+}
+
 // Changes is the room. All methods may be called at once from many goroutines.
-type Changes struct{ cfg Config }
+type Changes struct {
+	cfg    Config
+	guests Guests
+}
+
+// Open gives the room the calls into guests, which open after it.
+func (x *Changes) Open(g Guests) { x.guests = g }
 
 // New returns the room. Open the engine before its first use.
 func New(cfg Config) *Changes {

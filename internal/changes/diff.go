@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/warren-vm/warren/internal/engine"
@@ -28,7 +29,7 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 		return d, err
 	}
 	// The older state first: a capture of the present may replace the last one.
-	from, releaseFrom, err := x.side(ctx, c, ref, cmp.Or(r.From, engine.StateOrigin))
+	from, releaseFrom, err := x.since(ctx, c, ref, r.From)
 	if err != nil {
 		return d, err
 	}
@@ -52,10 +53,30 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 	return *out, nil
 }
 
+// since is side for the older state: "" is the newest turn, else what the VM was made
+// from.
+func (x *Changes) since(ctx context.Context, c *vm.Call, ref, state string) (engine.Frozen, func(), error) {
+	if state == "" {
+		g, err := x.cfg.Engine.FindTurn(ctx, c, ref, "")
+		if err != nil && vm.KindOf(err) != vm.NotFound {
+			return engine.Frozen{}, nil, err
+		}
+		state = cmp.Or(string(g.ID), engine.StateOrigin)
+	}
+	return x.side(ctx, c, ref, state)
+}
+
 // side finds one state; see vm.DiffRequest.From.
 func (x *Changes) side(ctx context.Context, c *vm.Call, ref, state string) (engine.Frozen, func(), error) {
 	if other, ok := strings.CutPrefix(state, "vm:"); ok {
 		ref, state = other, engine.StateNow
+	}
+	if _, err := strconv.ParseUint(state, 10, 32); err == nil {
+		g, err := x.cfg.Engine.FindTurn(ctx, c, ref, state)
+		if err != nil {
+			return engine.Frozen{}, nil, err
+		}
+		state = string(g.ID)
 	}
 	return x.cfg.Engine.FrozenDisk(ctx, c, ref, state)
 }

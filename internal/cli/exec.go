@@ -39,6 +39,7 @@ type execOptions struct {
 	background   bool
 	json         bool
 	turn         string
+	summary      bool
 	captureFirst bool
 }
 
@@ -75,7 +76,8 @@ wait").
   warren exec -it box -- bash
   warren exec box -i --timeout 30 -- python3 -
   warren exec box --background -- python3 -m http.server
-  warren exec box --turn "upgrade the framework" -- npm update
+  warren exec box --turn 'upgrade the framework' -- npm update
+  warren exec box --summary -- make install
   warren exec box --json -- sh -c 'echo out; echo err >&2; exit 3'`,
 		Annotations: map[string]string{passes: "yes"},
 		Args:        passingArgs(args(2, -1, "the VM or the command is missing: warren exec NAME -- CMD")),
@@ -88,6 +90,7 @@ wait").
 	o.add(cmd.Flags())
 	cmd.Flags().StringVar(&o.turn, "turn", "", "first mark a turn, with this note: `warren undo` returns to it")
 	cmd.Flags().BoolVar(&o.captureFirst, "capture-first", false, "first mark a turn, with the command as its note")
+	cmd.Flags().BoolVar(&o.summary, "summary", false, "afterwards print on standard error which files changed; the VM is paused for a moment before and after")
 	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "give it a terminal; -it to type into it")
 	cmd.Flags().BoolVarP(&o.background, "background", "d", false, "print the process's id and return; its output goes to its log")
 	return cmd
@@ -123,6 +126,10 @@ func (o *execOptions) spec(getenv func(string) string) (vm.ExecSpec, error) {
 	}
 	if s.Turn = o.turn; o.captureFirst && o.turn == "" {
 		s.Turn = strings.Join(o.argv, " ")
+	}
+	if s.Summary = o.summary; o.summary && (o.background || o.tty) {
+		return s, usage("--summary needs a command that this program waits for, without a terminal").
+			WithHint("mark a turn instead, and look at the changes later: `warren exec --turn NOTE`, `warren diff`")
 	}
 	if o.background && o.stdin {
 		return s, usage("a command in the background gets no input").WithHint("leave out -i, or -d")
@@ -206,6 +213,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 	status, err := e.Run(&telling{stdout, e}, &telling{stderr, e})
 	close(over)
 	<-watched
+	a.noteSummary(e.Summary())
 	switch {
 	case errors.Is(err, syscall.EPIPE):
 		return exitStatus(128 + int(syscall.SIGPIPE))

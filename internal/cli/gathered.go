@@ -9,6 +9,8 @@ import (
 	"errors"
 	"io"
 	"unicode/utf8"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 // maxGathered limits the bytes kept of each stream of a command. The rest is
@@ -21,6 +23,7 @@ type gathered struct {
 	stdout, stderr bounded
 	timedOut       bool
 	outputs        []broughtOutput // of a run
+	summary        *vm.ExecSummary // of an exec
 }
 
 // bounded keeps the first maxGathered bytes of what is written to it.
@@ -56,6 +59,7 @@ type ranCommand struct {
 	Truncated      bool   `json:"truncated"` // the command wrote more than is kept here
 	// Outputs are the files that a run brought back for --output.
 	Outputs []broughtOutput `json:"outputs,omitempty"`
+	Summary *vm.ExecSummary `json:"summary,omitempty"` // for --summary
 }
 
 // printGathered prints a command's output and result. It returns err, the
@@ -69,7 +73,7 @@ func (a *app) printGathered(err error) error {
 	if err != nil && !errors.As(err, &status) {
 		return err // Warren failed, not the command
 	}
-	out := ranCommand{StatusCode: int(status), TimedOut: g.timedOut, Truncated: g.stdout.cut || g.stderr.cut, Outputs: g.outputs}
+	out := ranCommand{StatusCode: int(status), TimedOut: g.timedOut, Truncated: g.stdout.cut || g.stderr.cut, Outputs: g.outputs, Summary: g.summary}
 	out.Stdout, out.StdoutEncoding = jsonText(g.stdout.Bytes())
 	out.Stderr, out.StderrEncoding = jsonText(g.stderr.Bytes())
 	return errors.Join(err, a.io.json(out))

@@ -72,3 +72,30 @@ func (a *app) noteTurn(name string, t *vm.Turn) {
 		a.io.notef("turn %d: `warren undo %s %d` returns to it", t.Number, printable(name), t.Number)
 	}
 }
+
+// noteSummary prints what a command changed.
+func (a *app) noteSummary(s *vm.ExecSummary) {
+	switch {
+	case s == nil:
+		return
+	case a.gather != nil:
+		a.gather.summary = s
+		return
+	case s.Error != "":
+		a.io.tellf("warren: no summary: %s", plain(s.Error))
+		return
+	}
+	a.io.tellf("warren: files: %s", filesOf(s.Stat))
+	for _, alert := range s.Alerts {
+		a.io.tellf("  alert     %s", plain(alert.Text))
+	}
+	for _, p := range s.Outside {
+		a.io.tellf("  outside   %s", p)
+	}
+	if s.OutsideMore > 0 {
+		a.io.tellf("            and %d more outside %s", s.OutsideMore, s.Workdir)
+	}
+	if s.Noise > 0 {
+		a.io.tellf("  and %d outside in caches and logs", s.Noise)
+	}
+}

@@ -60,9 +60,9 @@ func (e *Engine) takeSoon(op *operation, o captureOptions) (vm.Generation, error
 	return g, nil
 }
 
-// Turns lists the turns of a VM that are kept, the oldest first. An identity needs a
+// TurnGenerations lists the turns of a VM that are kept, the oldest first. An identity needs a
 // permission for root.
-func (e *Engine) Turns(_ context.Context, c *vm.Call, ref string) (vm.VM, []vm.Generation, error) {
+func (e *Engine) TurnGenerations(_ context.Context, c *vm.Call, ref string) (vm.VM, []vm.Generation, error) {
 	s, err := e.lookup(c, ref)
 	if err == nil {
 		err = e.cfg.Access.May(c.Actor, s.id, vm.OpTurn, "")
@@ -81,7 +81,7 @@ func (e *Engine) Turns(_ context.Context, c *vm.Call, ref string) (vm.VM, []vm.G
 // FindTurn finds a generation of a VM: by the number of a turn, by an id, or as a
 // snapshot by its name; "" is the newest turn.
 func (e *Engine) FindTurn(ctx context.Context, c *vm.Call, ref, which string) (vm.Generation, error) {
-	rec, list, err := e.Turns(ctx, c, ref)
+	rec, list, err := e.TurnGenerations(ctx, c, ref)
 	if err != nil {
 		return vm.Generation{}, err
 	}
@@ -161,5 +161,5 @@ func (e *Engine) newestTurnsLocked() map[vm.ID]vm.GenerationID {
 
 // actorName names a caller as lists of audit records do.
 func actorName(a vm.Actor) string {
-	return cmp.Or(a.System, string(a.Identity), string(a.Key), string(a.Account))
+	return cmp.Or(a.System, string(a.VM), string(a.Identity), string(a.Key), string(a.Account))
 }

@@ -27,7 +27,7 @@ func mark(t *testing.T, e *vmtest.House, c *vm.Call, note string) vm.Turn {
 // turns lists the turns of box.
 func turns(t *testing.T, e *vmtest.House, c *vm.Call) []vm.Generation {
 	t.Helper()
-	_, list, err := e.Turns(t.Context(), c, "box")
+	_, list, err := e.TurnGenerations(t.Context(), c, "box")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestTurnOfIdentity(t *testing.T) {
 	grantVM(t, e, c, i, v, "alice")
 	_, err = e.Turn(ctx, own, string(v.ID), engine.TurnRequest{})
 	wantCode(t, err, vm.Denied, "VM_ACCESS_DENIED")
-	_, _, err = e.Turns(ctx, own, string(v.ID))
+	_, _, err = e.TurnGenerations(ctx, own, string(v.ID))
 	wantCode(t, err, vm.Denied, "VM_ACCESS_DENIED")
 	if _, err := e.ChangeGrant(ctx, c, string(i.ID), string(v.ID), &[]string{"root"}); err != nil {
 		t.Fatal(err)

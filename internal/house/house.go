@@ -122,6 +122,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 		return err
 	}
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
+	h.Changes.Open(h.Inside)
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount,

@@ -90,11 +90,12 @@ func (s *server) execAwait(q *request) error {
 		}
 		limit = min(limit, time.Duration(*in.Timeout))
 	}
-	spec := vm.ExecSpec{Command: in.Command, User: q.user(), Timeout: vm.Millis(limit), Turn: in.Turn}
-	turn, err := s.markFirst(q, &spec)
+	spec := vm.ExecSpec{Command: in.Command, User: q.user(), Timeout: vm.Millis(limit), Turn: in.Turn, Summary: in.Summary}
+	around, err := s.before(q, &spec)
 	if err != nil {
 		return err
 	}
+	defer around.drop()
 	x, err := s.Inside.Exec(q.Context(), q.call, q.ref(), spec)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func (s *server) execAwait(q *request) error {
 			WithCode("EXEC_TIMED_OUT", "timeoutMs", limit.Milliseconds(), "stdout", out.text(), "stderr", errs.text()).
 			WithHint("give a longer timeoutMs, or start it with POST /v1/vms/{id}/processes")
 	}
-	return q.ok(api.ExecResult{Stdout: out.text(), Stderr: errs.text(), StatusCode: status.Code, Truncated: out.more || errs.more, Turn: turn})
+	return q.ok(api.ExecResult{Stdout: out.text(), Stderr: errs.text(), StatusCode: status.Code, Truncated: out.more || errs.more, Turn: around.turn, Summary: around.after(q.Context(), x.Process().Cwd)})
 }
 
 // socket is the server's end of one exec WebSocket.
@@ -213,10 +214,11 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	if spec.User == "" {
 		spec.User = q.user()
 	}
-	turn, err := s.markFirst(q, &spec)
+	around, err := s.before(q, &spec)
 	if err != nil {
 		return err
 	}
+	defer around.drop()
 	attached, detach := context.WithCancel(ctx)
 	defer detach()
 	x, err := s.Inside.Exec(attached, q.call, q.ref(), spec)
@@ -224,7 +226,7 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 		return err
 	}
 	p := x.Process()
-	if err := k.message(api.ExecMessage{Type: "started", Process: &p, Turn: turn}); err != nil {
+	if err := k.message(api.ExecMessage{Type: "started", Process: &p, Turn: around.turn}); err != nil {
 		return errors.Join(err, x.Detach())
 	}
 	k.conn.SetReadLimit(frameLimit)
@@ -233,7 +235,7 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	k.readers.Go(func() { feed(attached, x, input) })
 	status, err := x.Run(&channel{socket: k, id: api.ChannelStdout}, &channel{socket: k, id: api.ChannelStderr})
 	if err == nil {
-		err = k.message(api.ExecMessage{Type: "exit", Status: &status})
+		err = k.message(api.ExecMessage{Type: "exit", Status: &status, Summary: around.after(attached, p.Cwd)})
 	} else if attached.Err() != nil {
 		err = nil // it keeps running in the background
 	}
@@ -351,10 +353,11 @@ func (s *server) execChunked(q *request) error {
 		in.User = q.user()
 	}
 	in.Stdin = in.Stdin || len(in.Input) > 0
-	turn, err := s.markFirst(q, &in.ExecSpec)
+	around, err := s.before(q, &in.ExecSpec)
 	if err != nil {
 		return err
 	}
+	defer around.drop()
 	ctx, cancel := s.streaming(q)
 	defer cancel()
 	x, err := s.Inside.Exec(ctx, q.call, q.ref(), in.ExecSpec)
@@ -363,7 +366,7 @@ func (s *server) execChunked(q *request) error {
 	}
 	l := q.ndjson()
 	p := x.Process()
-	if err := l.message(api.ExecMessage{Type: "started", Process: &p, Turn: turn}); err != nil {
+	if err := l.message(api.ExecMessage{Type: "started", Process: &p, Turn: around.turn}); err != nil {
 		return errors.Join(err, x.Detach())
 	}
 	var fed sync.WaitGroup
@@ -383,6 +386,6 @@ func (s *server) execChunked(q *request) error {
 		_ = l.message(api.ExecMessage{Type: "error", Error: &body})
 		return nil
 	}
-	_ = l.message(api.ExecMessage{Type: "exit", Status: &status})
+	_ = l.message(api.ExecMessage{Type: "exit", Status: &status, Summary: around.after(ctx, p.Cwd)})
 	return nil
 }

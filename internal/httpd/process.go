@@ -34,7 +34,7 @@ func (s *server) startProcess(q *request) error {
 		spec.User = q.user()
 	}
 	spec.Background = true
-	turn, err := s.markFirst(q, &spec)
+	around, err := s.before(q, &spec)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *server) startProcess(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.StartedProcess{Process: p, Turn: turn})
+	return q.ok(api.StartedProcess{Process: p, Turn: around.turn})
 }
 
 func (s *server) process(q *request) error {

@@ -86,6 +86,7 @@ var openToTokens = map[string]right{
 	"POST /v1/vms/{vm}/ports/{port}/wait": granted,
 
 	"POST /v1/vms/{vm}/turns":       granted, // as root
+	"GET /v1/vms/{vm}/turns":        granted, // as root
 	"GET /v1/vms/{vm}/exec":         granted, // the Linux user is in the command
 	"POST /v1/vms/{vm}/exec":        granted,
 	"POST /v1/vms/{vm}/processes":   granted,
@@ -359,7 +360,7 @@ func (w *walk) tryTokens() {
 		w.refused("a token without root", 403, "VM_ACCESS_DENIED", w.alice)
 		w.refused("a token without bob", 403, "VM_ACCESS_DENIED", w.alice, api.HeaderLinuxUser, "bob")
 		w.letIn("a token as alice", w.alice, asAlice...)
-	} else if strings.Contains(w.row.pattern, "{vm}/diff") { // it shows every file
+	} else if strings.Contains(w.row.pattern, "{vm}/diff") || strings.HasSuffix(w.row.pattern, "{vm}/turns") { // they show or hold every file
 		w.refused("a token without root", 403, "VM_ACCESS_DENIED", w.alice)
 	} else if want == granted {
 		w.letIn("a token without root", w.alice)
