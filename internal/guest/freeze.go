@@ -21,13 +21,13 @@ func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error)
 	if disk {
 		q.Set("disk", "1")
 	}
-	return c.freeze(ctx, q)
+	return c.askFreeze(ctx, q)
 }
 
 // FreezeSynced freezes the guest's programs, and then writes what they have written to
 // the disks, which are not frozen. Agents without the feature "sync" only freeze.
 func (c *Client) FreezeSynced(ctx context.Context) (vm.FreezeReport, error) {
-	return c.freeze(ctx, url.Values{"sync": {"1"}})
+	return c.askFreeze(ctx, url.Values{"sync": {"1"}})
 }
 
 // Sync writes what programs have written to the guest's disks. It needs the feature
@@ -37,7 +37,7 @@ func (c *Client) Sync(ctx context.Context) error {
 	return err
 }
 
-func (c *Client) freeze(ctx context.Context, q url.Values) (vm.FreezeReport, error) {
+func (c *Client) askFreeze(ctx context.Context, q url.Values) (vm.FreezeReport, error) {
 	b, err := c.ask(ctx, "POST", "/freeze", q, nil)
 	if err != nil {
 		return vm.FreezeReport{}, err
