@@ -15,6 +15,8 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/reader"
+	"github.com/warren-vm/warren/internal/repo"
+	"github.com/warren-vm/warren/internal/review"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -22,6 +24,7 @@ import (
 type DiskReader interface {
 	Diff(ctx context.Context, from, to []string, o reader.Options) (*vm.Diff, error)
 	Tar(ctx context.Context, layers []string, paths []vm.GuestPath, o reader.TarOptions, w io.Writer) error
+	Project(ctx context.Context, layers []string, o review.ProjectOptions, w io.Writer) error
 }
 
 // Config is what the room works with.
@@ -29,6 +32,8 @@ type Config struct {
 	Engine  *engine.Engine
 	Access  *access.Access
 	Journal *journal.Journal
+	Repo    *repo.Repo
+	Scratch string     // a directory for contents between a disk and a repository
 	Reader  DiskReader // nil = this server has none: kind Unsupported
 	Clock   engine.Clock
 	Log     *slog.Logger
@@ -65,6 +70,10 @@ func (noReader) Diff(context.Context, []string, []string, reader.Options) (*vm.D
 }
 
 func (noReader) Tar(context.Context, []string, []vm.GuestPath, reader.TarOptions, io.Writer) error {
+	return errNoReader
+}
+
+func (noReader) Project(context.Context, []string, review.ProjectOptions, io.Writer) error {
 	return errNoReader
 }
 

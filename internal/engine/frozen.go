@@ -149,7 +149,7 @@ func (e *Engine) frozenGeneration(id vm.GenerationID) (f Frozen, release func(),
 		return f, release, err
 	}
 	f.Side = vm.DiffSide{VM: g.VM, VMName: g.VMName, Generation: g.ID, Image: g.Image, Why: g.Why, Note: g.Note, At: g.CreatedAt}
-	f.Synced, f.State = g.Synced, e.ran(id)
+	f.Synced, f.State = g.Synced || !g.Memory, e.ran(id)
 	return f, release, nil
 }
 

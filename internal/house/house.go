@@ -46,18 +46,19 @@ type Config struct {
 
 // House holds the rooms of one server.
 type House struct {
-	Ledger  *ledger.Ledger
-	Journal *journal.Journal
-	Meter   *meter.Meter
-	Vault   *vault.Vault
-	Access  *access.Access
-	Engine  *engine.Engine
-	Inside  *inside.Inside
-	Names   *names.Names
-	Job     *job.Job
-	Answers *answers.Answers
-	Repo    *repo.Repo
-	Changes *changes.Changes
+	Ledger   *ledger.Ledger
+	Journal  *journal.Journal
+	Meter    *meter.Meter
+	Vault    *vault.Vault
+	Access   *access.Access
+	Engine   *engine.Engine
+	Inside   *inside.Inside
+	Names    *names.Names
+	Job      *job.Job
+	Answers  *answers.Answers
+	Repo     *repo.Repo
+	Changes  *changes.Changes
+	Memories *changes.Memories
 
 	opened []func(context.Context) error // closes what was opened, in the order of the opening
 }
@@ -100,7 +101,8 @@ func build(ctx context.Context, c *Config) *House {
 	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now})
 	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
 	h.Repo = repo.New(h.Ledger, repo.Config{Dir: c.Dir, Access: h.Access, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log, DiskLeft: h.Engine.DiskLeft})
-	h.Changes = changes.New(changes.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Reader: c.Reader, Clock: c.Clock, Log: c.Log})
+	h.Changes = changes.New(changes.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Repo: h.Repo, Scratch: c.Dir.RepoIncoming(), Reader: c.Reader, Clock: c.Clock, Log: c.Log})
+	h.Memories = changes.NewMemories(h.Ledger, changes.MemoryConfig{Engine: h.Engine, Repo: h.Repo, Journal: h.Journal, Changes: h.Changes, Now: c.Clock.Now, Log: c.Log})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }
@@ -126,7 +128,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount,
-		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
+		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Memories.Forget, h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
 	})
 	if err == nil {
 		err = h.Answers.Open()
@@ -134,6 +136,10 @@ func (h *House) open(ctx context.Context, c Config) error {
 	if err == nil {
 		h.opened = append(h.opened, h.Repo.Close)
 		err = h.Repo.Open(ctx)
+	}
+	if err == nil {
+		h.opened = append(h.opened, h.Memories.Close)
+		err = h.Memories.Open(ctx)
 	}
 	if err != nil {
 		return err

@@ -64,6 +64,8 @@ func (s *server) routes() []route {
 	rows = append(rows, s.sshRoutes()...)
 	rows = append(rows, s.vmRepoRoutes()...)
 	rows = append(rows, s.storageRoutes()...)
+	rows = append(rows, s.commitRoutes()...)
+	rows = append(rows, s.memoryRoutes()...)
 	return rows
 }
 

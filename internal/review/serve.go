@@ -45,6 +45,11 @@ func respond(ctx context.Context, in io.Reader, f *frames, files []io.ReaderAt) 
 		return err
 	}
 	switch r.Verb {
+	case VerbProject:
+		if r.Project == nil {
+			return vm.Errorf(vm.Invalid, "", "the request names no directory")
+		}
+		return WriteProject(ctx, to, *r.Project, f)
 	case VerbTar:
 		return writeTar(ctx, to, r, f)
 	case VerbDiff:

@@ -23,12 +23,16 @@ type Request struct {
 	// Entries and Bytes bound a tar.
 	Entries int   `json:"entries,omitempty"`
 	Bytes   int64 `json:"bytes,omitempty"`
+	// Project is the question of VerbProject.
+	Project *ProjectOptions `json:"project,omitempty"`
 }
 
 // The verbs of a Request.
 const (
 	VerbDiff = "diff"
 	VerbTar  = "tar"
+	// VerbProject asks for the files of a directory that git would track; see WriteProject.
+	VerbProject = "project"
 )
 
 // MaxRequest bounds a request in bytes.
@@ -165,7 +169,7 @@ func (a *answer) next() error {
 		return broken("its error has no form")
 	}
 	switch f.Kind {
-	case vm.Corrupt, vm.Unsupported, vm.Limit, vm.NotFound, vm.Timeout:
+	case vm.Invalid, vm.Corrupt, vm.Unsupported, vm.Limit, vm.NotFound, vm.Timeout:
 		e := vm.Errorf(f.Kind, shown(f.Subject), "%s", shown(f.Msg))
 		e.Hint = shown(f.Hint)
 		return e

@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"internal/gitignore":  {},
 	"internal/review":     {"vm", "internal/ext4", "internal/qcow", "internal/gitignore"},
 	"internal/reader":     {"vm", "internal/layout", "internal/confine", "internal/review"},
-	"internal/changes":    {"vm", "internal/layout", "internal/ledger", "internal/journal", "internal/access", "internal/engine", "internal/inside", "internal/review", "internal/reader"},
+	"internal/changes":    {"vm", "internal/layout", "internal/ledger", "internal/journal", "internal/access", "internal/engine", "internal/inside", "internal/review", "internal/reader", "internal/repo"},
 	"internal/qemu":       {"vm", "internal/qmp", "internal/layout", "internal/link", "internal/confine", "internal/qcow"},
 	"internal/monitor":    {"vm", "internal/layout", "internal/link", "internal/qmp", "internal/qemu", "internal/usernet", "internal/egress", "internal/guest", "internal/folder", "internal/confine", "internal/proxy"},
 	"internal/warm":       {"vm", "internal/layout", "internal/image", "internal/link", "internal/qemu", "internal/monitor", "internal/guest"},
