@@ -338,8 +338,17 @@ func (f *freezer) freezeDisks() error {
 }
 
 // keep writes the state for a later agent. The file is in memory, so a frozen
-// disk cannot block it.
-func (f *freezer) keep() error { return writeSmall(f.file, f.held.String(), 0o600) }
+// disk cannot block it. A program that has deleted the directory does not prevent
+// captures.
+func (f *freezer) keep() error {
+	err := writeSmall(f.file, f.held.String(), 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(f.file), 0o755); err == nil {
+			err = writeSmall(f.file, f.held.String(), 0o600)
+		}
+	}
+	return err
+}
 
 // thaw releases everything that freeze stopped.
 func (f *freezer) thaw() error {
@@ -379,6 +388,9 @@ const thawed = "thawed\n"
 // file takes 10 ms in a guest that has just been woken, because its code has not run before.
 func (f *freezer) void() error {
 	fd, err := openRaw(f.file, syscall.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // deleted meanwhile: no later agent reads it
+	}
 	if err != nil {
 		return err
 	}

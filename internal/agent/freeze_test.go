@@ -124,6 +124,27 @@ func TestFreezeThaw(t *testing.T) {
 	}
 }
 
+// A program that deletes the agent's directory before or during a freeze prevents neither
+// a freeze nor a thaw.
+func TestFreezeWithoutDirectory(t *testing.T) {
+	r, g := freezeRig(t, "system.slice")
+	for range 2 {
+		if err := os.RemoveAll(r.cfg.RunDir); err != nil {
+			t.Fatal(err)
+		}
+		if report := r.mustFreeze(false); report.Groups != 1 {
+			t.Errorf("a freeze without the agent's directory reports %+v, want 1 group", report)
+		}
+		if err := os.RemoveAll(r.cfg.RunDir); err != nil {
+			t.Fatal(err)
+		}
+		r.mustThaw()
+		if got := g.frozen(); got != "" {
+			t.Errorf("after the thaw still frozen: %s", got)
+		}
+	}
+}
+
 // Groups that do not freeze in time are named, and the request returns.
 func TestFreezeUnfrozen(t *testing.T) {
 	r, g := freezeRig(t, "a.slice")
