@@ -30,7 +30,7 @@ func (s *syncing) watch(ctx context.Context) error {
 	if err != nil {
 		return vm.Errorf(vm.Limit, s.dir, "cannot watch: %w", err).WithHint("raise fs.inotify.max_user_instances on this computer")
 	}
-	defer local.Close()
+	defer func() { _ = local.Close() }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	changed := make(chan struct{}, 1)

@@ -46,7 +46,7 @@ func (s *LocalSide) Close() { _ = s.root.Close() }
 func (s *LocalSide) List(ctx context.Context, o ListOptions) (Listing, error) {
 	r, w := io.Pipe()
 	go func() { _ = w.CloseWithError(List(ctx, s.root, o, w)) }()
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	l, err := ReadListing(r)
 	return l, hereError(err)
 }
