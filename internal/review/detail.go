@@ -318,20 +318,20 @@ func (r *report) lines(it *item, fc *vm.FileChange, was, now *content) {
 		_, came := slices.BinarySearch(d.came, line)
 		return came
 	})
-	if !full {
-		fc.Cut = "only a part of it was searched for secrets"
-	}
 	r.searchLines(it, was, now, d)
 	var before masks
 	if r.o.Hunks || r.o.Patch {
-		old, _ := findSecrets(it.Path, was.text)
-		before = masksOf(was.text, old)
+		old, all := findSecrets(it.Path, was.text)
+		before, full = masksOf(was.text, old), full && all
+	}
+	if !full {
+		fc.Cut = "its lines are not shown: it has too much that looks like secrets to be searched whole"
 	}
 	switch {
 	case ends:
 		fc.Changed = append(fc.Changed, "line-ends")
 		fc.Cut = "only the ends of its lines changed"
-	case r.o.Hunks:
+	case r.o.Hunks && full:
 		text, cut := show(d.hunks, before, masksOf(now.text, found), r.left.hunks)
 		r.left.hunks -= len(text)
 		fc.Hunks = text
@@ -341,7 +341,7 @@ func (r *report) lines(it *item, fc *vm.FileChange, was, now *content) {
 	}
 	if r.o.Patch {
 		fc.Patch = d.hunks // patch makes it whole
-		if anyMasked(d.hunks, before, masksOf(now.text, found)) {
+		if !full || anyMasked(d.hunks, before, masksOf(now.text, found)) {
 			r.masked[it.Path] = true
 		}
 	}

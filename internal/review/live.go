@@ -113,11 +113,11 @@ func mounts(d *vm.Diff, s *vm.GuestState) {
 func size(n int64) string {
 	switch {
 	case n >= 10<<30:
-		return fmt.Sprintf("%d GB", n>>30)
+		return fmt.Sprintf("%d GiB", n>>30)
 	case n >= 10<<20:
-		return fmt.Sprintf("%d MB", n>>20)
+		return fmt.Sprintf("%d MiB", n>>20)
 	case n >= 10<<10:
-		return fmt.Sprintf("%d KB", n>>10)
+		return fmt.Sprintf("%d KiB", n>>10)
 	}
 	return fmt.Sprintf("%d B", n)
 }

@@ -14,9 +14,11 @@ const (
 	// A secret and the name before it lie within these bytes around a text that is
 	// near it.
 	lookBack, lookAhead = 160, 1200
+	lookAt              = 300 // bytes after a text that rules with back look at
 
-	maxWindows = 20000 // that one search looks at, so that a hostile file ends soon
-	maxFinds   = 1000  // in one file
+	maxWindows = 50_000  // that one search looks at, so that a hostile file ends soon
+	maxLooked  = 8 << 20 // bytes of them
+	maxFinds   = 1000    // in one file
 	maxBase64  = 256 << 10
 )
 
@@ -61,6 +63,7 @@ type search struct {
 	found       []find
 	full        bool
 	windows     int
+	looked      int // bytes of them
 }
 
 // rule looks for one rule's secrets around the texts that are near them.
@@ -73,14 +76,20 @@ func (s *search) rule(r *secretRule) {
 				break
 			}
 			at += i
-			if s.windows++; s.windows > maxWindows || len(s.found) >= maxFinds {
-				s.full = false
-				return
-			}
 			from, to := max(done, at-lookBack), min(len(s.text), at+len(near)+lookAhead)
 			if n := bytes.IndexByte(s.text[at:to], '\n'); n >= 0 {
 				to = at + n
 			}
+			if r.back != nil {
+				last := s.at(r, from, at, to)
+				at, done = max(at+len(near), last), max(done, last)
+				continue
+			}
+			if s.windows++; s.windows > maxWindows || s.looked > maxLooked || len(s.found) >= maxFinds {
+				s.full = false
+				return
+			}
+			s.looked += to - from
 			if n := bytes.LastIndexByte(s.text[from:at], '\n'); n >= 0 {
 				from += n + 1
 			}
@@ -93,6 +102,39 @@ func (s *search) rule(r *secretRule) {
 			done = last
 		}
 	}
+}
+
+// at tries a rule at one place, and returns where a match ends.
+func (s *search) at(r *secretRule, from, at, to int) (last int) {
+	if len(s.found) >= maxFinds {
+		s.full = false
+		return len(s.text)
+	}
+	to = min(to, at+lookAt)
+	if s.looked += to - at; s.looked > maxLooked {
+		s.full = false
+		return len(s.text)
+	}
+	m := r.re.FindSubmatchIndex(s.text[at:to])
+	if m == nil {
+		return 0
+	}
+	start := at
+	for start > from && r.back(s.text[start-1]) {
+		start--
+	}
+	group := func(i int) []byte { return s.text[at+m[2*i] : at+m[2*i+1]] }
+	f := find{kind: r.kind, from: at + m[2*r.group], to: at + m[2*r.group+1]}
+	if r == &named {
+		name := s.text[start : at+m[3]]
+		if !namedSecret(name, group(3), len(group(2)) > 0, s.plain) {
+			return at + m[3]
+		}
+	} else if !r.accept([][]byte{group(0), group(1)}) {
+		return 0
+	}
+	s.add(f)
+	return at + m[1]
 }
 
 // window notes a rule's secrets in a part of the text, and returns the last one's end.
@@ -108,11 +150,7 @@ func (s *search) window(r *secretRule, from, to int) (last int) {
 			groups = append(groups, part[m[g]:m[g+1]])
 		}
 		last = max(last, from+m[1])
-		if r == &named {
-			if !namedSecret(groups[1], groups[3], len(groups[2]) > 0, s.plain) {
-				continue
-			}
-		} else if r.accept != nil && !r.accept(groups) {
+		if r.accept != nil && !r.accept(groups) {
 			continue
 		}
 		s.add(find{kind: r.kind, from: from + m[2*r.group], to: from + m[2*r.group+1]})
@@ -162,7 +200,7 @@ func (s *search) encoded() {
 		for at < len(text) && !base64Byte[text[at]] {
 			at++
 		}
-		from, runs := at, make([]byte, 0, 128)
+		from, line, runs := at, at, make([]byte, 0, 128)
 		for at < len(text) && len(runs) < maxBase64 {
 			if base64Byte[text[at]] {
 				runs = append(runs, text[at])
@@ -170,9 +208,9 @@ func (s *search) encoded() {
 				continue
 			}
 			// A long line of base64 continues in the next.
-			line := at - max(from, bytes.LastIndexByte(text[:at], '\n')+1)
-			if text[at] == '\n' && line >= 60 && line%4 == 0 && at+1 < len(text) && base64Byte[text[at+1]] {
+			if n := at - line; text[at] == '\n' && n >= 60 && n%4 == 0 && at+1 < len(text) && base64Byte[text[at+1]] {
 				at++
+				line = at
 				continue
 			}
 			break
@@ -182,6 +220,10 @@ func (s *search) encoded() {
 		}
 		out := make([]byte, base64.RawStdEncoding.DecodedLen(len(runs)))
 		n, _ := base64.RawStdEncoding.Decode(out, bytes.TrimRight(runs[:len(runs)&^3], "="))
+		if s.looked += n; s.looked > maxLooked {
+			s.full = false
+			return
+		}
 		inner := search{text: out[:n], lower: asciiLower(out[:n]), full: true}
 		for i := range secretRules {
 			inner.rule(&secretRules[i])

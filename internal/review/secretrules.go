@@ -17,8 +17,11 @@ import (
 type secretRule struct {
 	kind string
 	// near are texts, in lower case, of which a secret has one in or just before it.
-	near  []string
-	re    *regexp.Regexp
+	near []string
+	re   *regexp.Regexp
+	// back are the bytes before the near text that belong to a match. Then re is tried at
+	// the near text only, which is cheap on any input.
+	back  func(c byte) bool
 	group int // of re, that is the secret; 0 = all
 	// accept looks at what was found; nil = it is a secret.
 	accept func(m [][]byte) bool
@@ -51,7 +54,8 @@ var secretRules = []secretRule{
 	{kind: "password in .netrc", near: []string{"password"}, re: regexp.MustCompile(`(?i)\bmachine[ \t]+\S+[ \t]+login[ \t]+\S+[ \t]+password[ \t]+(\S+)`), group: 1},
 	{
 		kind: "password in a URL", near: []string{"://"},
-		re:    regexp.MustCompile(`\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s:/@"'<>]{0,80}:([^\s:/@"'<>]{3,200})@[A-Za-z0-9.\[-]`),
+		re:    regexp.MustCompile(`^://[^\s:/@"'<>]*:([^\s:/@"'<>]{3,})@[A-Za-z0-9.\[-]`),
+		back:  func(c byte) bool { return false },
 		group: 1, accept: func(m [][]byte) bool { return !placeholder(m[1]) },
 	},
 	// Not a secret that is reported, but nothing to print.
@@ -65,8 +69,10 @@ const hashKind = "password hash"
 var named = secretRule{
 	kind: "value of a name like that of a secret",
 	near: []string{"secret", "token", "passw", "passphrase", "api_key", "api-key", "apikey", "access_key", "accesskey", "access-key", "auth_key", "authkey", "private_key", "privatekey", "credential"},
-	re: regexp.MustCompile(`(?i)([\w.-]{0,40}(?:secret|token|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|credential)[\w.-]{0,40})["'\]]{0,2}[ \t]{0,8}(?::=|=>|=|:)[ \t]{0,8}` +
-		"([\"'`]?)([^\\s\"'`,;]{6,512})"),
+	re:   regexp.MustCompile("^([\\w.-]*)[\"'\\]]{0,2}[ \t]*(?::=|=>|=|:)[ \t]*([\"'`]?)([^\\s\"'`,;]{6,})"),
+	back: func(c byte) bool {
+		return c == '_' || c == '-' || c == '.' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
+	},
 	group: 3,
 }
 
