@@ -33,12 +33,13 @@ func newDiff(a *app) *cobra.Command {
 		Use:   "diff NAME [PATH...]",
 		Short: "Show what changed in a VM",
 		Long: `Compare two states of a VM's whole disk, or with PATHs only these and what is below them. Warren reads frozen
-disks on the host, and runs no program of the VM. The first screen shows what a reviewer should know at once: deleted trees,
-possible secrets, programs that start by themselves. Then come the files in groups, with their changed lines.
+disks on the host, and runs no program of the VM. The first screen shows what a reviewer should know at once:
+deleted trees, possible secrets, programs that start by themselves. Then come the files in groups, with their
+changed lines.
 
-A state is a generation, a snapshot, a turn, "image", "parent" (the state in which a fork left its parent), "now", or
-vm:NAME (the present state of another VM). The default compares the VM's last turn, or else the state that it was
-made from, with its state now. A running VM is paused for a moment.`,
+A state is a generation, a snapshot, a turn, "image", "parent" (the state in which a fork left its parent), "now",
+or vm:NAME (the present state of another VM). The default compares the VM's last turn, or else the state that it
+was made from, with its state now. A running VM is paused for a moment.`,
 		Example: "  warren diff app\n  warren diff app --stat\n  warren diff app /work --patch > app.patch\n  warren diff app --from before-upgrade --to now\n  warren diff try-2 --from vm:try-1 /work",
 		Args:    args(1, -1, "which VM? warren diff NAME [PATH...]"),
 		RunE: func(cmd *cobra.Command, list []string) error {

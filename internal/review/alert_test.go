@@ -37,7 +37,7 @@ func TestAlerts(t *testing.T) {
 	now["etc/cron.d/evil"] = "* * * * * root /opt/evil\n"
 	now["etc/passwd"] = "root:x:0:0:root:/root:/bin/bash\nbob:x:0:0::/home/bob:/bin/sh\n"
 	now["work/out"] = "-> /etc/shadow"
-	now["work/big.md"] = "# TODO\n"
+	now["work/big.md"] = "# stub\n"
 	now["work/inv.py"] = "access\u202e = 1\n"
 	now["work/a\nb"] = "x"
 	d := both(t, was, now, review.Options{Hunks: true})

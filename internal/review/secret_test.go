@@ -89,7 +89,7 @@ func TestSecretInBase64(t *testing.T) {
 func TestNoSecrets(t *testing.T) {
 	hash := letters(64, "0123456789abcdef")
 	for name, text := range map[string]string{
-		"package-lock.json": `"integrity": "sha512-` + letters(86, alnum) + `==", "resolved": "https://registry.npmjs.org/a/-/a-1.0.0.tgz"`,
+		"package-lock.json": `"integrity": "sha512-` + letters(86, alnum) + `==", "resolved": "https://packages.example.org/a/-/a-1.0.0.tgz"`,
 		"Cargo.lock":        "[[package]]\nname = \"token\"\nchecksum = \"" + hash + "\"\n",
 		"go.sum":            "example.org/token v1.0.0 h1:" + letters(43, alnum) + "=\n",
 		"poetry.lock":       "{file = \"x.whl\", hash = \"sha256:" + hash + "\"},\n",
