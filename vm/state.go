@@ -115,6 +115,7 @@ const (
 	OpFetch      Op = "fetch"
 	OpCommit     Op = "commit" // a commit is made by the API
 	OpRef        Op = "ref"    // a branch or tag is made or deleted by the API
+	OpTrigger    Op = "repo-trigger"
 )
 
 // Next is the effect of an operation on a VM's state.

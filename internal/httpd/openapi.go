@@ -49,6 +49,7 @@ func (s *server) document() object {
 			"securitySchemes": object{
 				"key":   object{"type": "http", "scheme": "bearer"},
 				"token": object{"type": "apiKey", "in": "header", "name": api.HeaderIdentityToken},
+				"git":   object{"type": "http", "scheme": "basic"},
 			},
 		},
 	}
@@ -74,8 +75,11 @@ func (g schemas) operation(r route) object {
 	}
 	if r.right != public {
 		op["security"] = []object{{"key": []string{}}}
-		if r.right.forTokens() {
+		switch {
+		case r.right.forTokens():
 			op["security"] = []object{{"key": []string{}}, {"token": []string{}}}
+		case r.right == forGit:
+			op["security"] = []object{{"git": []string{}}, {}} // nothing for a public repository
 		}
 		op["x-right"] = r.right
 	}

@@ -22,6 +22,7 @@ const (
 	asUser  right = "vm-user" // like granted, and for the Linux user in the request's header
 	key     right = "key"     // an API key; the engine keeps accounts apart
 	admin   right = "admin"   // an admin's API key
+	forGit  right = "git"     // nothing for a public repository, else Basic authentication with an API key or token
 )
 
 // forTokens reports whether a token is enough.
@@ -66,6 +67,8 @@ func (s *server) routes() []route {
 	rows = append(rows, s.storageRoutes()...)
 	rows = append(rows, s.commitRoutes()...)
 	rows = append(rows, s.memoryRoutes()...)
+	rows = append(rows, s.repoTable()...)
+	rows = append(rows, s.gitRoutes()...) // last: its first segment is a repository
 	return rows
 }
 

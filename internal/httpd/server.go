@@ -161,10 +161,10 @@ func destination(h http.Header) (string, error) {
 }
 
 func (s *server) serve(q *request) error {
-	if err := s.checkHost(q.Host); err != nil {
-		return err
-	}
 	row, values, err := s.find(q.Request)
+	if hostErr := s.checkHost(q.Host); hostErr != nil && (row.right != forGit || !isProxied(q.Request)) {
+		return hostErr
+	}
 	if err != nil {
 		// A stranger must not learn which routes exist.
 		if _, authErr := s.authenticate(q); authErr != nil {
@@ -173,7 +173,7 @@ func (s *server) serve(q *request) error {
 		return err
 	}
 	q.values = values
-	if row.right == public {
+	if row.right == public || row.right == forGit {
 		return row.handle(q)
 	}
 	if q.call.Actor, err = s.authenticate(q); err != nil {

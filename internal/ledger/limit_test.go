@@ -85,6 +85,9 @@ func TestLimitsOfKinds(t *testing.T) {
 		"jobs":            0, // as many as are kept for the account
 		"keys":            1000,
 		"mappings":        0, // below verified domains, one for each name
+		"repo-deliveries": 0, // 150 for each trigger
+		"repo-triggers":   1000,
+		"repositories":    10_000,
 		"results":         500,
 		"shown-names":     0, // 1000 for each account: see names
 		"ssh-keys":        1000,

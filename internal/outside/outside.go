@@ -121,3 +121,20 @@ func (n *Net) Client() *http.Client {
 func (n *Net) Fixed() *http.Client {
 	return &http.Client{Transport: n.transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
+
+// CheckHost looks up the host of a URL and refuses it if it leads to an address that may
+// not be reached. A host that cannot be looked up now is no error: Dial checks again.
+func (n *Net) CheckHost(ctx context.Context, u *url.URL) error {
+	ctx, stop := context.WithTimeout(ctx, 3*time.Second)
+	defer stop()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	if err != nil {
+		return nil //nolint:nilerr // Dial checks again
+	}
+	for _, ip := range ips {
+		if err := n.Check(ip); err != nil {
+			return err
+		}
+	}
+	return nil
+}

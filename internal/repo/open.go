@@ -38,6 +38,7 @@ func (r *Repo) Open(ctx context.Context) error {
 	r.mu.Unlock()
 	r.tasks.Add(1)
 	go r.maintain(life) // ends with Close
+	r.hooks.start(life)
 	return nil
 }
 

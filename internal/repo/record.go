@@ -306,6 +306,9 @@ func (r *Repo) drop(ctx context.Context, rec vm.Repository) error {
 		return err
 	}
 	r.dropCats(rec.ID)
+	if err := r.dropTriggers(ctx, rec.ID); err != nil {
+		r.cfg.Log.Warn("triggers of a removed repository remain, without effect", "repository", rec.ID, "err", err)
+	}
 	if err := r.cfg.Access.DropRepoGrants(ctx, rec.ID); err != nil {
 		r.cfg.Log.Warn("permissions for a removed repository remain, without effect", "repository", rec.ID, "err", err)
 	}

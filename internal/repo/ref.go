@@ -219,7 +219,7 @@ func shownChanges(changes []refChange) []string {
 
 // changed notes that refs have changed: an event for each, and the time and the size in
 // the record, later.
-func (r *Repo) changed(_ context.Context, c *vm.Call, rec *vm.Repository, changes []refChange) {
+func (r *Repo) changed(ctx context.Context, c *vm.Call, rec *vm.Repository, changes []refChange) {
 	for _, ch := range changes {
 		r.emit(c, "repo.pushed", *rec, map[string]any{"ref": ch.name, "old": ch.was, "new": ch.now})
 	}
@@ -228,6 +228,7 @@ func (r *Repo) changed(_ context.Context, c *vm.Call, rec *vm.Repository, change
 			notify(*rec, Pushed{Ref: ch.name, Old: ch.was, New: ch.now, Actor: c.Actor})
 		}
 	}
+	r.pushed(ctx, *rec, c.Actor, changes)
 	r.later(rec.ID)
 }
 

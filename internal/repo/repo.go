@@ -21,6 +21,7 @@ import (
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/internal/outside"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -31,6 +32,7 @@ type Config struct {
 	Journal *journal.Journal
 	Now     func() time.Time
 	Log     *slog.Logger
+	Net     *outside.Net // reaches the sources of imports and the endpoints of webhooks
 	// DiskLeft returns how many more bytes an account may store; negative = no limit.
 	DiskLeft func(ctx context.Context, account vm.AccountID) (int64, error)
 	// Pushed is told each change of a ref, after it was made; nil = nobody wants to
@@ -56,6 +58,10 @@ type Repo struct {
 	git    string        // the program
 	naming sync.Mutex    // held from the check of a name until its record is stored
 	serves chan struct{} // a place for each process that serves a client
+
+	triggers   *ledger.Table[string, vm.Trigger]
+	deliveries *ledger.Table[string, vm.Delivery]
+	hooks      *hooks
 
 	mu sync.Mutex
 	// guarded by mu
@@ -96,10 +102,13 @@ var Kind = ledger.Kind[string, vm.Repository]{
 // New returns the room with its table in the ledger. Load the ledger next, then call
 // Open.
 func New(l *ledger.Ledger, cfg Config) *Repo {
-	return &Repo{
+	r := &Repo{
+		triggers: ledger.Add(l, TriggerKind), deliveries: ledger.Add(l, DeliveryKind),
 		cfg: cfg, table: ledger.Add(l, Kind), git: "git", serves: make(chan struct{}, 8*runtime.GOMAXPROCS(0)),
 		cats: map[string][]*cat{}, due: map[string]bool{}, nudge: make(chan struct{}, 1), joins: map[vm.AccountID]int64{},
 	}
+	r.hooks = newHooks(r)
+	return r
 }
 
 // Repository finds a repository of any account by its id. Kind NotFound.

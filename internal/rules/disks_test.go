@@ -26,6 +26,7 @@ func TestDiskPrograms(t *testing.T) {
 		"internal/qcow":   "qemu-img",            // the door
 		"internal/image":  "qemu-img",            // of what the build made, before any machine ran
 		"internal/doctor": "qemu-img mke2fs",     // are they there?
+		"internal/repo":   "fsck",                // git's, of a repository
 		"internal/engine": "mkfs.ext4 resize2fs", // in the guest
 		"internal/warm":   "resize2fs",           // in the guest
 		"internal/vmtest": "mkfs.ext4 resize2fs", // a simulated guest's

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/mail"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -45,6 +46,7 @@ type Config struct {
 	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // contact for the ACME server; both empty = no certificates are ordered
 	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`     // program that sets TXT records, for wildcard certificates of preview domains; empty = the host's CA signs them
 	Resolver      string   `yaml:"resolver" json:"resolver"`           // name server for TXT records; empty = the system's
+	ReachPrivate  words    `yaml:"reachPrivate" json:"reachPrivate"`   // private addresses to which imports and webhooks may connect, as 10.1.0.0/16; empty = none
 }
 
 // words is a list of values. In server.yaml it may be a single value.
@@ -91,7 +93,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 		PreviewDomain: splitList(getenv("WARREN_PREVIEW_DOMAIN")), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
 		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"), ACMEDNSHook: getenv("WARREN_ACME_DNS_HOOK"),
-		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
+		ReachPrivate: splitList(getenv("WARREN_REACH_PRIVATE")), EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
 	origins := []string{"flag", "environment", "file", "default"}
@@ -129,6 +131,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("acmeEmail", func(c *Config) *string { return &c.ACMEEmail })
 	text("acmeDnsHook", func(c *Config) *string { return &c.ACMEDNSHook })
 	text("resolver", func(c *Config) *string { return &c.Resolver })
+	list("reachPrivate", func(c *Config) *[]string { return (*[]string)(&c.ReachPrivate) })
 	text("s3", func(c *Config) *string { return &c.S3 })
 	if out.S3 == "" { // listed only if it is set
 		settings = settings[:len(settings)-1]
@@ -301,5 +304,21 @@ func (c Config) checkDomains() error {
 	if _, port, err := net.SplitHostPort(c.Resolver); c.Resolver != "" && (err != nil || port == "") {
 		return vm.Errorf(vm.Invalid, c.Resolver, "not the address of a name server").WithHint("give host:port, such as 9.9.9.9:53")
 	}
-	return nil
+	_, err := c.reachPrivate()
+	return err
+}
+
+// reachPrivate parses the private addresses to which imports and webhooks may connect.
+func (c Config) reachPrivate() (list []netip.Prefix, err error) {
+	for _, one := range c.ReachPrivate {
+		p, err := netip.ParsePrefix(one)
+		if addr, aerr := netip.ParseAddr(one); aerr == nil {
+			p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return nil, vm.Errorf(vm.Invalid, one, "not an address for reachPrivate").WithHint("give addresses such as 10.1.2.3 or 10.1.0.0/16")
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }

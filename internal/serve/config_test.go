@@ -73,12 +73,12 @@ func TestConfigRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(string) string { return "" }
-	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: words{"Bad.example"}}, {PreviewDomain: words{"a.example", "b.a.example"}}, {PreviewDomain: words{"a.example", "a.example"}}, {ACMEEmail: "ops@example.com", ACMEDNSHook: "/none"}, {ACMEEmail: "ops@example.com", ACMEDNSHook: dir.ServerConfig()}, {ACMEDNSHook: "/bin/true"}, {PreviewPort: "0"}, {PreviewPort: "https"}} {
+	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: words{"Bad.example"}}, {PreviewDomain: words{"a.example", "b.a.example"}}, {PreviewDomain: words{"a.example", "a.example"}}, {ACMEEmail: "ops@example.com", ACMEDNSHook: "/none"}, {ACMEEmail: "ops@example.com", ACMEDNSHook: dir.ServerConfig()}, {ACMEDNSHook: "/bin/true"}, {PreviewPort: "0"}, {PreviewPort: "https"}, {ReachPrivate: words{"10.0.0.0/99"}}, {ReachPrivate: words{"localhost"}}} {
 		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
 			t.Errorf("%+v gave %v", c, err)
 		}
 	}
-	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53", PreviewPort: "443", StorageBudget: "200G", AccountDisk: "off", APIRate: "0"}
+	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53", PreviewPort: "443", StorageBudget: "200G", AccountDisk: "off", APIRate: "0", ReachPrivate: words{"10.1.0.0/16", "::1"}}
 	if _, _, err := LoadConfig(dir, good, none); err != nil {
 		t.Errorf("%+v gave %v", good, err)
 	}

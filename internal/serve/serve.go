@@ -182,11 +182,15 @@ func (s *stack) open(ctx context.Context) error {
 	}
 	budget, share := s.cfg.budget()
 	each, eachShare := s.cfg.accountDisk()
+	reach, err := s.cfg.reachPrivate()
+	if err != nil {
+		return err
+	}
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Manifest{}}
 	s.house, err = house.Open(ctx, house.Config{
 		Backend: store.Backend{Store: s.store}, HostID: s.host.ID, LeaveUnclaimed: !unclaimed,
 		Reader: reader.New(reader.Config{Binary: l.programs.Reader, Root: s.dir.ReaderRoot(), Log: s.log}), Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
-		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, Config: engine.Config{
+		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, ReachPrivate: reach, Config: engine.Config{
 			Dir: s.dir, Run: run,
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 			Generations: generation.Store{Dir: s.dir},
