@@ -74,6 +74,9 @@ func (a *Access) GrantRepo(ctx context.Context, c *vm.Call, identity, repo strin
 		p.Access, p.Branches, p.GrantedAt = access, branches, a.now()
 		return nil
 	})
+	if err == nil {
+		a.recheck()
+	}
 	return err
 }
 
@@ -158,5 +161,9 @@ func (a *Access) RevokeRepo(ctx context.Context, c *vm.Call, identity, repo stri
 }
 
 func (a *Access) dropRepoGrant(ctx context.Context, p vm.GitPermission) error {
-	return a.repos.Drop(ctx, p.ID)
+	err := a.repos.Drop(ctx, p.ID)
+	if err == nil {
+		a.recheck()
+	}
+	return err
 }

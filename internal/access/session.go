@@ -15,6 +15,8 @@ type Guarded struct {
 	Actor vm.Actor
 	VM    vm.ID  // "" = no VM
 	User  string // Linux user that it acts as; "" = none
+	Repo  string // repository that the caller was granted; "" = none
+	write bool   // it was granted to write
 
 	Cancel context.CancelCauseFunc // ends it; it gets the reason
 }
@@ -48,6 +50,11 @@ func (a *Access) allowed(s *Guarded) error {
 	if err := a.Valid(s.Actor); err != nil {
 		return err
 	}
+	if s.Repo != "" {
+		if p, ok := a.RepoRight(s.Actor, s.Repo); !ok || s.write && p.Access != vm.GitWrite {
+			return vm.Errorf(vm.Denied, s.Repo, "the permission for the repository was revoked").WithCode("GIT_REPOSITORY_ACCESS_DENIED")
+		}
+	}
 	if s.VM == "" {
 		return nil
 	}
@@ -64,6 +71,23 @@ func (a *Access) recheck() {
 	a.mu.Unlock()
 	for _, s := range list {
 		a.check(s)
+	}
+}
+
+// RepoSession is Session for the use of a repository: for an identity or a VM, the right
+// ends with its permission for the repository, too.
+func (a *Access) RepoSession(ctx context.Context, c *vm.Call, repo string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	g := Guarded{Actor: c.Actor, Cancel: cancel}
+	if c.Actor.Identity != "" || c.Actor.VM != "" {
+		if p, ok := a.RepoRight(c.Actor, repo); ok { // else the repository is public
+			g.Repo, g.write = repo, p.Access == vm.GitWrite
+		}
+	}
+	release := a.Guard(g)
+	return ctx, func() {
+		release()
+		cancel(nil)
 	}
 }
 

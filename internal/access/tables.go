@@ -98,7 +98,8 @@ func (a *Access) addGrants(l *ledger.Ledger) {
 			byIdentity: func(p *vm.GitPermission) []string { return []string{string(p.Identity)} },
 			byRepo:     func(p *vm.GitPermission) []string { return []string{p.Repo} },
 		},
-		Limit: ledger.Limit[vm.GitPermission]{Most: 10_000, Owner: func(p *vm.GitPermission) string { return string(p.Account) }, What: "permissions for repositories", Then: "revoke some"},
+		Limit:   ledger.Limit[vm.GitPermission]{Most: 10_000, Owner: func(p *vm.GitPermission) string { return string(p.Account) }, What: "permissions for repositories", Then: "revoke some"},
+		Changed: func(_, _ *vm.GitPermission) { a.pokeExpiry() },
 	})
 }
 

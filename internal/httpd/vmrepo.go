@@ -108,7 +108,7 @@ func (h Handler) ServeVM(w http.ResponseWriter, r *http.Request, id vm.ID) {
 		refuse(api.Status(err), err)
 		return
 	}
-	ctx, end := s.Access.Session(r.Context(), c, "", "")
-	defer end()
-	s.Repo.ServeGit(w, r.WithContext(ctx), c, ref, path)
+	if err := s.Repo.ServeGit(w, r, c, ref, path); err != nil {
+		s.Log.Debug("a VM's request to a repository failed", "vm", v.ID, "path", r.URL.Path, "err", err)
+	}
 }

@@ -40,7 +40,7 @@ func (r *Repo) ServeGit(w http.ResponseWriter, req *http.Request, c *vm.Call, re
 	if err != nil {
 		return refuse(w, c, err)
 	}
-	ctx, end := r.cfg.Access.Session(req.Context(), c, "", "")
+	ctx, end := r.cfg.Access.RepoSession(req.Context(), c, rec.ID)
 	defer end()
 	w.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 	w.Header().Set("Expires", "Fri, 01 Jan 1980 00:00:00 GMT")
@@ -164,7 +164,7 @@ func (r *Repo) ServeStream(ctx context.Context, c *vm.Call, ref, service, protoc
 	if err != nil {
 		return vm.WithOp(opOf(service), ref, err)
 	}
-	ctx, end := r.cfg.Access.Session(ctx, c, "", "")
+	ctx, end := r.cfg.Access.RepoSession(ctx, c, rec.ID)
 	defer end()
 	dir := r.cfg.Dir.Repo(rec.ID)
 	if service == ReceivePack {

@@ -71,7 +71,7 @@ func newDoor(t *testing.T) *door {
 	if d.box, err = d.engine.Create(t.Context(), d.call, engine.CreateRequest{Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
-	d.server = sshd.New(sshd.Config{Engine: d.engine, HostKey: signer(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test"})
+	d.server = sshd.New(sshd.Config{Engine: d.engine, Repositories: d.engine.Repo, HostKey: signer(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test"})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
