@@ -34,6 +34,7 @@ type upOptions struct {
 	profile      string
 	dirs         []string
 	labels       []string
+	repos        []string
 }
 
 func newUp(a *app) *cobra.Command {
@@ -53,6 +54,7 @@ run, if the disk runs short, the lowest priority first.`,
   warren up --ttl 1h --idle 10m --persist ephemeral
   warren up ./agent-image --name agent
   warren up --profile dev --add-dir .:/src:rw
+  warren up --name fix --repo app --repo lib:/work/lib
   warren up --name web-1 --label team=web --label tier=test`,
 		Args: args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -74,6 +76,7 @@ run, if the disk runs short, the lowest priority first.`,
 	f.StringVar(&o.persist, "persist", "", "how it is kept: ephemeral, sticky, sticky:0 to sticky:10, persistent (default sticky)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
+	f.StringArrayVar(&o.repos, "repo", nil, "clone a repository into it: REPO[:PATH], a name of `repo ls` or a URL; may repeat")
 	addDirFlag(cmd, &o.dirs)
 	a.labelFlag(cmd, &o.labels)
 	o.size.add(f)
@@ -83,6 +86,26 @@ run, if the disk runs short, the lowest priority first.`,
 	a.completeFlag(cmd, "on-boot", "resume", "stay")
 	a.completeFlag(cmd, "persist", "ephemeral", "sticky", "persistent")
 	return cmd
+}
+
+// repoFlags turns REPO[:PATH] into repositories to clone. The path begins at the last
+// ":/", except that of a URL.
+func repoFlags(list []string) (*api.Git, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	out := &api.Git{}
+	for _, s := range list {
+		r := api.Repo{Repo: s}
+		if i := strings.LastIndex(s, ":/"); i >= 0 && !strings.HasPrefix(s[i:], "://") {
+			r.Repo, r.Path = s[:i], s[i+1:]
+		}
+		if r.Repo == "" {
+			return nil, usage("--repo: %s names no repository", printable(s)).WithHint("write REPO or REPO:/PATH")
+		}
+		out.Repos = append(out.Repos, r)
+	}
+	return out, nil
 }
 
 // request turns the flags into the request.
@@ -106,6 +129,9 @@ func (o *upOptions) request() (api.CreateVM, error) {
 		return r, err
 	}
 	if r.Labels, err = parseLabels(o.labels); err != nil {
+		return r, err
+	}
+	if r.Git, err = repoFlags(o.repos); err != nil {
 		return r, err
 	}
 	if o.ttl != "" {
