@@ -4,6 +4,7 @@
 package ext4
 
 import (
+	"bytes"
 	"time"
 )
 
@@ -79,11 +80,51 @@ func (f *FS) Inode(n uint32) (*Inode, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw := make([]byte, f.blockSize)
-	if err := f.Block(block, raw); err != nil {
+	raw, err := f.table(block)
+	if err != nil {
 		return nil, err
 	}
-	return f.Parse(n, raw[off:off+f.inodeSize]), nil
+	return f.Parse(n, bytes.Clone(raw[off:off+f.inodeSize])), nil
+}
+
+// TypeOf is what an inode is, without the rest of it.
+func (f *FS) TypeOf(n uint32) (Type, error) {
+	block, off, err := f.InodeBlock(n)
+	if err != nil {
+		return 0, err
+	}
+	raw, err := f.table(block)
+	if err != nil {
+		return 0, err
+	}
+	return Type(le.Uint16(raw[off:]) & 0xf000), nil
+}
+
+// keptBlocks is how many blocks of inodes are kept: the names of a directory are mostly
+// of inodes that lie together.
+const keptBlocks = 64
+
+// kept is a block of inodes that was read. Nobody changes its bytes.
+type kept struct {
+	block uint64
+	raw   []byte // nil = none yet
+}
+
+// table returns a block of inodes, which the next calls may overwrite.
+func (f *FS) table(block uint64) ([]byte, error) {
+	k := &f.kept[block%keptBlocks]
+	if k.raw != nil && k.block == block {
+		return k.raw, nil
+	}
+	if int64(len(k.raw)) != f.blockSize {
+		k.raw = make([]byte, f.blockSize)
+	}
+	if err := f.Block(block, k.raw); err != nil {
+		k.raw = nil
+		return nil, err
+	}
+	k.block = block
+	return k.raw, nil
 }
 
 // Parse takes an inode out of its bytes, which it keeps.

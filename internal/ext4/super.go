@@ -65,6 +65,7 @@ type FS struct {
 	inodeSize int64
 	tables    []uint64 // the first block of each group's inodes
 	claims    uint64   // blocks that inodes may still claim; see claim
+	kept      [keptBlocks]kept
 	super     super
 }
 
@@ -104,6 +105,7 @@ func Open(r io.ReaderAt, size int64) (*FS, error) {
 	if err := f.replay(); err != nil {
 		return nil, err
 	}
+	f.kept = [keptBlocks]kept{} // read before the journal was known
 	// The journal may hold a newer superblock and newer descriptors.
 	if _, err := f.readAt(raw, superAt); err != nil {
 		return nil, err

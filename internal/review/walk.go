@@ -62,11 +62,11 @@ func (c *comparison) walkSide(s *side, when string) error {
 			}
 			seen[e.Name] = true
 			git.see(e.Name)
-			child, err := s.fs.Inode(e.Inode)
+			child, err := s.fs.TypeOf(e.Inode)
 			if err != nil {
 				return err
 			}
-			if child.Type == ext4.Directory {
+			if child == ext4.Directory {
 				if _, twice := s.dirs[e.Inode]; twice {
 					c.odd("%s: directory %d has two parents", when, e.Inode)
 					return nil
@@ -74,7 +74,7 @@ func (c *comparison) walkSide(s *side, when string) error {
 				s.dirs[e.Inode] = parent{dir, e.Name}
 				queue = append(queue, e.Inode)
 			}
-			if e.Name == ".git" && child.Type != ext4.Directory && len(s.repos) < maxRepos {
+			if e.Name == ".git" && child != ext4.Directory && len(s.repos) < maxRepos {
 				s.repos = append(s.repos, repoName{dir: dir, file: e.Inode})
 			}
 			if dirDiffers || c.delta[e.Inode] != nil {

@@ -47,7 +47,7 @@ func (h *host) api(method, path string, in, out any) {
 		h.t.Fatalf("%s %s answers %d: %s", method, path, resp.StatusCode, &answer)
 	}
 	if err := json.Unmarshal(answer.Bytes(), out); err != nil {
-		h.t.Fatalf("%s %s: %v: %s", method, path, err, &answer)
+		h.t.Fatalf("%s %s answers what cannot be decoded: %v: %s", method, path, err, &answer)
 	}
 }
 
