@@ -5,6 +5,7 @@ package changes_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os/exec"
@@ -21,7 +22,7 @@ import (
 
 // place is a simulated host with a VM and a repository.
 type place struct {
-	*testing.T
+	testing.TB
 	*vmtest.House
 	site *vmtest.Site
 	c    *vm.Call
@@ -29,7 +30,7 @@ type place struct {
 	repo vm.Repository
 }
 
-func newPlace(t *testing.T) *place {
+func newPlace(t testing.TB) *place {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
@@ -56,7 +57,7 @@ func newPlace(t *testing.T) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &place{T: t, House: e, site: s, c: c}
+	p := &place{TB: t, House: e, site: s, c: c}
 	if p.box, err = e.Create(t.Context(), p.call(), engine.CreateRequest{Name: "app", Workdir: "/work"}); err != nil {
 		t.Fatal(err)
 	}
@@ -325,5 +326,20 @@ func TestContentOfAState(t *testing.T) {
 	data, err := io.ReadAll(r)
 	if err != nil || !strings.Contains(string(data), "then\n") {
 		t.Errorf("the content of the older state is %q (%v), want what was there then", data, err)
+	}
+}
+
+// BenchmarkCommit commits 1,000 new files, with real git; the simulated disk costs
+// nothing.
+func BenchmarkCommit(b *testing.B) {
+	p := newPlace(b)
+	for i := range 1000 {
+		p.write(fmt.Sprintf("/work/d%d/f%d.txt", i%20, i), fmt.Sprintf("file %d with some text\n", i))
+	}
+	plan := p.committed(vm.CommitRequest{DryRun: true})
+	n := 0
+	for b.Loop() {
+		n++
+		p.committed(vm.CommitRequest{Branch: fmt.Sprintf("b%d", n), Generation: plan.Generation})
 	}
 }

@@ -25,7 +25,7 @@ import (
 // noJSON are the commands whose standard output is a stream: bytes of a file, a
 // terminal, a script for a shell, the server's log.
 var noJSON = []string{
-	"warren fs cat", "warren shell", "warren pty attach", "warren ssh", "warren ssh-proxy", "warren serve", "warren completion", "warren docs",
+	"warren fs cat", "warren memory show", "warren shell", "warren pty attach", "warren ssh", "warren ssh-proxy", "warren serve", "warren completion", "warren docs",
 }
 
 // TestEveryCommandHasJSON: none is forgotten.
@@ -44,7 +44,7 @@ func TestEveryCommandHasJSON(t *testing.T) {
 // of ssh are ssh's own.
 func TestFlagsMeanOneThing(t *testing.T) {
 	means := map[string][]string{
-		"a": {"all"}, "d": {"detach", "background"}, "e": {"env"}, "f": {"follow"}, "h": {"help"}, "i": {"stdin"}, "k": {"key"}, "l": {"user", "label", "selector"},
+		"a": {"all"}, "d": {"detach", "background"}, "e": {"env"}, "f": {"follow"}, "h": {"help"}, "i": {"stdin"}, "k": {"key"}, "l": {"user", "label", "selector"}, "m": {"message"},
 		"n": {"count", "tail", "limit"}, // how many
 		"o": {"output"}, "p": {"parents"}, "q": {"quiet"}, "r": {"recursive"}, "s": {"session"}, "t": {"tty"}, "v": {"verbose"},
 	}

@@ -232,7 +232,7 @@ func newMemoryLog(a *app) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeVM,
 	}
-	cmd.Flags().IntVar(&o.limit, "limit", 50, "how many, the newest first")
+	cmd.Flags().IntVarP(&o.limit, "limit", "n", 50, "how many, the newest first")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
