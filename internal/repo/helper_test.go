@@ -53,6 +53,9 @@ func (h *host) open() {
 	}
 	h.House, h.room = e, e.Repo
 	h.Cleanup(func() { h.close(e) })
+	if h.call != nil {
+		return
+	}
 	if h.call, _, err = vmtest.Admin(h.Context(), e); err != nil {
 		h.Fatal(err)
 	}
