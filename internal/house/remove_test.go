@@ -15,6 +15,7 @@ import (
 	"github.com/warren-vm/warren/internal/answers"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/job"
+	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -23,6 +24,7 @@ import (
 // ofAccount are the kinds of record that go with their account.
 var ofAccount = []string{
 	"accounts", "keys", "identities", "tokens", "vm-permissions", "vms", "holds", "volumes", "domains", "mappings", "usage", "jobs", "results",
+	"repositories", "git-permissions",
 }
 
 // countRecords counts the records of a kind that name an account.
@@ -65,6 +67,9 @@ func furnish(t *testing.T, h *vmtest.House, dns *vmtest.DNS, admin *vm.Call, nam
 	must(t, err)
 	_, _, err = h.CreateToken(ctx, c, string(i.ID), access.TokenRequest{})
 	must(t, err)
+	code, err := h.Repo.Create(ctx, c, repo.CreateRequest{Name: "code"})
+	must(t, err)
+	must(t, h.GrantRepo(ctx, c, "ci", code.ID, vm.GitRead, false))
 	d, err := h.VerifyDomain(ctx, c, name+".example")
 	must(t, err)
 	dns.SetTXT(vm.VerificationName(d.Name), d.Code)
@@ -133,6 +138,9 @@ func TestRemoveAccount(t *testing.T) {
 		if u.Account == gone.Actor.Account {
 			t.Errorf("the usage of the removed account is listed: %+v", u)
 		}
+	}
+	if dirs, err := os.ReadDir(s.Dir.Repos()); err != nil || len(dirs) != 2 {
+		t.Errorf("%d directories of repositories are left, want the other account's one and that of incoming objects: %v", len(dirs), err)
 	}
 	files, err := os.ReadDir(s.Dir.Answers())
 	must(t, err)

@@ -103,9 +103,17 @@ func (o *objects) tree(id string) ([]entry, error) {
 	return parseTree(data)
 }
 
+// nested reads the tree that is at a path, unless that is very deep.
+func (o *objects) nested(id, at string) ([]entry, error) {
+	if len(at) > 2*maxPath {
+		return nil, vm.Errorf(vm.Limit, vm.GuestPath(at[:100]).String()+"...", "the directory is too deep").WithCode("GIT_INVALID_REQUEST").WithHint("clone the repository instead")
+	}
+	return o.tree(id)
+}
+
 // listing returns the entries of a tree that is at a path, without contents.
 func (o *objects) listing(tree, at string, recursive bool, left *int) ([]vm.Content, error) {
-	list, err := o.tree(tree)
+	list, err := o.nested(tree, at)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +190,7 @@ func (r *Repo) Tree(ctx context.Context, c *vm.Call, ref, sha string, recursive 
 
 // entries appends the entries of a tree that is at a path.
 func (o *objects) entries(tree, at string, recursive bool, to []vm.TreeEntry) ([]vm.TreeEntry, error) {
-	list, err := o.tree(tree)
+	list, err := o.nested(tree, at)
 	if err != nil {
 		return nil, err
 	}

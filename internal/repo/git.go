@@ -44,7 +44,6 @@ var settings = [][2]string{
 	{"receive.fsckObjects", "true"},
 	{"fetch.fsckObjects", "true"},
 	{"uploadpack.allowFilter", "true"},
-	{"uploadpack.allowAnySHA1InWant", "true"},
 	{"transfer.unpackLimit", "1"}, // packs: two files to sync instead of one for each object
 	{"fastimport.unpackLimit", "0"},
 	{"pack.threads", "2"},

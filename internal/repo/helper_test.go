@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/access"
+	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -32,10 +33,17 @@ type host struct {
 
 func newHost(t *testing.T) *host {
 	t.Helper()
+	return newHostAt(t, nil)
+}
+
+// newHostAt is newHost with a clock of its own; nil = the system's.
+func newHostAt(t *testing.T, clock engine.Clock) *host {
+	t.Helper()
 	site, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	site.Clock = clock
 	h := &host{T: t, site: site}
 	h.open()
 	door := httptest.NewServer(http.HandlerFunc(h.door))

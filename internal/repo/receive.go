@@ -308,6 +308,8 @@ func (in *incoming) unpack(ctx context.Context, p *push) error {
 		return nil
 	case strings.Contains(said, "maximum allowed size"):
 		return overQuota(left)
+	case strings.Contains(said, "did not receive expected object"), strings.Contains(said, "unresolved delta"):
+		return missingObjects(said)
 	case exitOf(err) > 0:
 		return vm.Errorf(vm.Invalid, "", "the objects are refused: %s", said).WithCode("GIT_INVALID_REQUEST").
 			WithHint("`git fsck` in your repository finds the damaged or dangerous object")
@@ -340,10 +342,15 @@ func (in *incoming) linked(ctx context.Context, list []*update) error {
 		in: strings.NewReader(ids.String()),
 	})
 	if exitOf(err) > 0 {
-		return vm.Errorf(vm.Invalid, "", "objects are missing: %s", saidBy(err)).WithCode("GIT_INVALID_REQUEST").
-			WithHint("the clone may be shallow: run `git fetch --unshallow`, then push again")
+		return missingObjects(saidBy(err))
 	}
 	return err
+}
+
+// missingObjects says that neither the push nor the repository has all that a commit needs.
+func missingObjects(said string) error {
+	return vm.Errorf(vm.Invalid, "", "objects are missing: %s", said).WithCode("GIT_INVALID_REQUEST").
+		WithHint("the clone may be shallow: run `git fetch --unshallow`, then push again")
 }
 
 // fitting refuses updates of branches to what is no commit, and of protected branches to

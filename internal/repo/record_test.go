@@ -105,6 +105,8 @@ func TestReconcile(t *testing.T) {
 	if _, err := h.room.Get(t.Context(), owner, gone.ID); err != nil {
 		t.Errorf("the record of lost files: %v", err)
 	}
+	_, err := h.room.Branches(t.Context(), owner, gone.ID)
+	h.refusal("branches of a repository whose files are gone", err, vm.Corrupt, "GIT_SERVER_ERROR")
 	h.must(h.room.Remove(t.Context(), owner, gone.ID))
 	if text, err := os.ReadFile(filepath.Join(d.Repo(kept.ID), "config")); err != nil || strings.Contains(string(text), "hooksPath") {
 		t.Errorf("the configuration is %q, %v", text, err)

@@ -13,7 +13,6 @@ package repo
 import (
 	"context"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
@@ -55,9 +54,8 @@ type Pushed struct {
 type Repo struct {
 	cfg    Config
 	table  *ledger.Table[string, vm.Repository]
-	git    string        // the program
-	naming sync.Mutex    // held from the check of a name until its record is stored
-	serves chan struct{} // a place for each process that serves a client
+	git    string     // the program
+	naming sync.Mutex // held from the check of a name until its record is stored
 
 	triggers   *ledger.Table[string, vm.Trigger]
 	deliveries *ledger.Table[string, vm.Delivery]
@@ -65,13 +63,14 @@ type Repo struct {
 
 	mu sync.Mutex
 	// guarded by mu
-	life  context.Context // ends with Close; nil before Open
-	end   context.CancelFunc
-	tasks sync.WaitGroup
-	cats  map[string][]*cat      // idle readers of objects, by repository
-	due   map[string]bool        // repositories to be measured and packed
-	nudge chan struct{}          // wakes the task that does it
-	joins map[vm.AccountID]int64 // bytes that are joining repositories, by account
+	places map[vm.AccountID]chan struct{} // of clients that are served at once, by the caller's account
+	life   context.Context                // ends with Close; nil before Open
+	end    context.CancelFunc
+	tasks  sync.WaitGroup
+	cats   map[string][]*cat      // idle readers of objects, by repository
+	due    map[string]bool        // repositories to be measured and packed
+	nudge  chan struct{}          // wakes the task that does it
+	joins  map[vm.AccountID]int64 // bytes that are joining repositories, by account
 }
 
 const (
@@ -104,7 +103,7 @@ var Kind = ledger.Kind[string, vm.Repository]{
 func New(l *ledger.Ledger, cfg Config) *Repo {
 	r := &Repo{
 		triggers: ledger.Add(l, TriggerKind), deliveries: ledger.Add(l, DeliveryKind),
-		cfg: cfg, table: ledger.Add(l, Kind), git: "git", serves: make(chan struct{}, 8*runtime.GOMAXPROCS(0)),
+		cfg: cfg, table: ledger.Add(l, Kind), git: "git", places: map[vm.AccountID]chan struct{}{},
 		cats: map[string][]*cat{}, due: map[string]bool{}, nudge: make(chan struct{}, 1), joins: map[vm.AccountID]int64{},
 	}
 	r.hooks = newHooks(r)

@@ -5,6 +5,8 @@ package repo
 
 import (
 	"cmp"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/warren-vm/warren/vm"
@@ -77,7 +79,12 @@ func (r *Repo) reach(c *vm.Call, ref string, need Need) (rec vm.Repository, p ri
 	if rec, p, err = r.find(c, ref, need); err != nil {
 		return rec, p, "", err
 	}
-	return rec, p, r.cfg.Dir.Repo(rec.ID), nil
+	dir = r.cfg.Dir.Repo(rec.ID)
+	if _, err := os.Stat(dir); err != nil {
+		return rec, p, "", vm.Errorf(vm.Corrupt, rec.ID, "the files of the repository are gone").WithCode("GIT_SERVER_ERROR").
+			WithHint("put them back from a backup to %s below the data directory, or remove the repository", filepath.Join("repos", rec.ID))
+	}
+	return rec, p, dir, nil
 }
 
 func denied(ref, why string) *vm.Error {

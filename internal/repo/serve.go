@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"runtime"
 	"strings"
 
 	"github.com/warren-vm/warren/vm"
@@ -42,6 +43,11 @@ func (r *Repo) ServeGit(w http.ResponseWriter, req *http.Request, c *vm.Call, re
 	}
 	ctx, end := r.cfg.Access.RepoSession(req.Context(), c, rec.ID)
 	defer end()
+	leave, err := r.enqueue(ctx, c)
+	if err != nil {
+		return refuse(w, c, err)
+	}
+	defer leave()
 	w.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 	w.Header().Set("Expires", "Fri, 01 Jan 1980 00:00:00 GMT")
 	w.Header().Set("Pragma", "no-cache")
@@ -63,7 +69,7 @@ func (r *Repo) ServeGit(w http.ResponseWriter, req *http.Request, c *vm.Call, re
 	if service == ReceivePack {
 		err = r.receive(ctx, c, rec, right, body, true, out)
 	} else {
-		err = r.serve(ctx, program{
+		_, err = r.run(ctx, program{
 			dir: dir, env: versionOf(req), args: []string{"upload-pack", "--strict", "--stateless-rpc", dir},
 			in: io.LimitReader(body, maxWants), out: out,
 		})
@@ -108,7 +114,7 @@ func (r *Repo) advertiseHTTP(ctx context.Context, w http.ResponseWriter, req *ht
 	var refs keeper
 	refs.limit = outputLimit
 	dir := r.cfg.Dir.Repo(rec.ID)
-	err := r.serve(ctx, program{
+	_, err := r.run(ctx, program{
 		dir: dir, env: env, args: []string{strings.TrimPrefix(service, "git-"), "--stateless-rpc", "--http-backend-info-refs", dir}, out: &refs,
 	})
 	if err != nil {
@@ -143,16 +149,22 @@ func bodyOf(req *http.Request) (io.Reader, error) {
 	return nil, vm.Errorf(vm.Invalid, "", "the request is compressed in an unknown way").WithCode("GIT_INVALID_REQUEST")
 }
 
-// serve runs a git process for a client. At most a few run at once; others wait.
-func (r *Repo) serve(ctx context.Context, p program) error {
-	select {
-	case r.serves <- struct{}{}:
-	case <-ctx.Done():
-		return vm.WithOp("", "", context.Cause(ctx))
+// enqueue waits for a place among the clients of the caller's account that are served
+// at once, so that no account takes all of the host. Call leave.
+func (r *Repo) enqueue(ctx context.Context, c *vm.Call) (leave func(), err error) {
+	r.mu.Lock()
+	places := r.places[c.Actor.Account]
+	if places == nil {
+		places = make(chan struct{}, 8*runtime.GOMAXPROCS(0))
+		r.places[c.Actor.Account] = places
 	}
-	defer func() { <-r.serves }()
-	_, err := r.run(ctx, p)
-	return err
+	r.mu.Unlock()
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, vm.WithOp("", "", context.Cause(ctx))
+	}
 }
 
 // ServeStream runs "git-upload-pack" or "git-receive-pack" for a client that is
@@ -166,9 +178,14 @@ func (r *Repo) ServeStream(ctx context.Context, c *vm.Call, ref, service, protoc
 	}
 	ctx, end := r.cfg.Access.RepoSession(ctx, c, rec.ID)
 	defer end()
+	leave, err := r.enqueue(ctx, c)
+	if err != nil {
+		return vm.WithOp(opOf(service), ref, err)
+	}
+	defer leave()
 	dir := r.cfg.Dir.Repo(rec.ID)
 	if service == ReceivePack {
-		err = r.serve(ctx, program{dir: dir, args: []string{"receive-pack", "--http-backend-info-refs", dir}, out: out})
+		_, err = r.run(ctx, program{dir: dir, args: []string{"receive-pack", "--http-backend-info-refs", dir}, out: out})
 		if err == nil {
 			err = r.receive(ctx, c, rec, right, in, false, out)
 		}
@@ -185,14 +202,8 @@ func opOf(service string) vm.Op {
 	return vm.OpFetch
 }
 
-// stream is serve for a client whose input need not end.
+// stream runs a git process for a client whose input need not end.
 func (r *Repo) stream(ctx context.Context, p program) error {
-	select {
-	case r.serves <- struct{}{}:
-	case <-ctx.Done():
-		return vm.WithOp("", "", context.Cause(ctx))
-	}
-	defer func() { <-r.serves }()
 	ctx, release, err := r.enter(ctx)
 	if err != nil {
 		return err
