@@ -423,10 +423,12 @@ func (m *making) script(ctx context.Context, w *bufio.Writer, left int64) error 
 			left -= f.Size
 		}
 		fmt.Fprintf(w, "blob\nmark :%d\ndata %d\n", i+1, f.Size)
-		if err := m.content(w, f); err != nil {
+		if err := m.content(ctx, w, f); err != nil {
 			return err
 		}
-		w.WriteByte('\n')
+		if err := w.WriteByte('\n'); err != nil {
+			return err
+		}
 	}
 	commit := len(m.req.Files) + 1
 	fmt.Fprintf(w, "commit refs/heads/new\nmark :%d\nauthor %s\ncommitter %s\ndata %d\n%s", commit, m.author, m.maker, len(m.req.Message), m.req.Message)
@@ -448,7 +450,7 @@ func (m *making) script(ctx context.Context, w *bufio.Writer, left int64) error 
 }
 
 // content copies a file's content, which has exactly the size that it was said to have.
-func (m *making) content(w io.Writer, f FileEdit) error {
+func (m *making) content(ctx context.Context, w io.Writer, f FileEdit) error {
 	shown := vm.GuestPath(vm.Clip(f.Path, 1000)).String()
 	in, err := f.Open()
 	if err != nil {
@@ -469,7 +471,7 @@ func (m *making) content(w io.Writer, f FileEdit) error {
 		return vm.Errorf(vm.Invalid, shown, "the content does not have the %d bytes that were announced", f.Size).WithCode("INVALID_FILE_CHANGE", "path", shown)
 	}
 	if list != nil {
-		return m.submodules(shown, list)
+		return m.submodules(ctx, shown, list)
 	}
 	return nil
 }
@@ -497,14 +499,14 @@ var dangerous = regexp.MustCompile(`(?i)^submodule\..*\.(url|path|update|branch)
 
 // submodules refuses a list of submodules that would make a clone run something: values
 // that begin like an option, names that leave the directory of submodules, and commands.
-func (m *making) submodules(shown string, list *keeper) error {
+func (m *making) submodules(ctx context.Context, shown string, list *keeper) error {
 	bad := func(why string) error {
 		return badPath(shown, "the list of submodules is refused: %s", why).WithHint("remove this submodule")
 	}
 	if list.over {
 		return bad("it is too long")
 	}
-	out, err := m.r.run(context.Background(), program{
+	out, err := m.r.run(ctx, program{
 		dir: m.r.cfg.Dir.Repo(m.rec.ID), args: []string{"config", "--no-includes", "-z", "-f", "-", "--list"}, in: bytes.NewReader(list.Bytes()),
 	})
 	if exitOf(err) > 0 {

@@ -81,13 +81,12 @@ func environment(dir string, extra ...string) []string {
 
 // program is one git process to be run.
 type program struct {
-	dir    string   // of the repository
-	env    []string // more than environment
-	args   []string
-	in     io.Reader // nil = nothing
-	out    io.Writer // nil = kept, at most outputLimit bytes
-	errs   io.Writer // gets standard error, too; nil = nobody
-	wanted bool      // an exit status of 1 is an answer and no failure
+	dir  string   // of the repository
+	env  []string // more than environment
+	args []string
+	in   io.Reader // nil = nothing
+	out  io.Writer // nil = kept, at most outputLimit bytes
+	errs io.Writer // gets standard error, too; nil = nobody
 }
 
 // failure is how a git process failed.
@@ -106,9 +105,9 @@ func (f *failure) Error() string {
 }
 
 // run runs git and returns its output. It blocks until the process has ended; when ctx
-// or the room ends, the process is killed with all that it started. Kinds GuestFault
-// never; Unsupported without git, Limit for too much output, Cancelled and Timeout with
-// ctx. Other failures wrap a *failure.
+// or the room ends, the process is killed with all that it started. Kinds Unsupported
+// without git, Limit for too much output, Cancelled and Timeout with ctx. Other failures
+// wrap a *failure.
 func (r *Repo) run(ctx context.Context, p program) ([]byte, error) {
 	ctx, release, err := r.enter(ctx)
 	if err != nil {
