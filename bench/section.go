@@ -38,6 +38,7 @@ var sections = []section{
 	{"keeping", (*bench).keeping, nil},
 	{"folder", (*bench).folder, nil},
 	{"volumes", (*bench).volumes, nil},
+	{"git", (*bench).git, nil},
 	{"worlds.pause", (*bench).worldPause, nil},
 	{"worlds.private", (*bench).worldPrivate, nil},
 	{"worlds.fork", (*bench).worldFork, nil},

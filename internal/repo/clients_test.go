@@ -96,7 +96,7 @@ func TestMaintenance(t *testing.T) {
 }
 
 // TestWeeklyPack: a repository that changes a week after it was last packed is packed as a
-// whole, and a reader of its objects goes on reading.
+// whole, and a reader of its objects keeps reading.
 func TestWeeklyPack(t *testing.T) {
 	clock := vmtest.NewClock()
 	h := newHostAt(t, clock)
