@@ -43,7 +43,7 @@ func (r *Repo) ServeGit(w http.ResponseWriter, req *http.Request, c *vm.Call, re
 	}
 	ctx, end := r.cfg.Access.RepoSession(req.Context(), c, rec.ID)
 	defer end()
-	leave, err := r.enqueue(ctx, c)
+	leave, err := r.takePlace(ctx, c)
 	if err != nil {
 		return refuse(w, c, err)
 	}
@@ -149,9 +149,9 @@ func bodyOf(req *http.Request) (io.Reader, error) {
 	return nil, vm.Errorf(vm.Invalid, "", "the request is compressed in an unknown way").WithCode("GIT_INVALID_REQUEST")
 }
 
-// enqueue waits for a place among the clients of the caller's account that are served
+// takePlace waits for a place among the clients of the caller's account that are served
 // at once, so that no account takes all of the host. Call leave.
-func (r *Repo) enqueue(ctx context.Context, c *vm.Call) (leave func(), err error) {
+func (r *Repo) takePlace(ctx context.Context, c *vm.Call) (leave func(), err error) {
 	r.mu.Lock()
 	places := r.places[c.Actor.Account]
 	if places == nil {
@@ -178,7 +178,7 @@ func (r *Repo) ServeStream(ctx context.Context, c *vm.Call, ref, service, protoc
 	}
 	ctx, end := r.cfg.Access.RepoSession(ctx, c, rec.ID)
 	defer end()
-	leave, err := r.enqueue(ctx, c)
+	leave, err := r.takePlace(ctx, c)
 	if err != nil {
 		return vm.WithOp(opOf(service), ref, err)
 	}
