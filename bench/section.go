@@ -47,6 +47,7 @@ var sections = []section{
 	{"worlds.back", (*bench).worldBack, nil},
 	{"worlds.chain", (*bench).worldChain, nil},
 	{"worlds.peers", (*bench).worldPeers, nil},
+	{"diff", (*bench).diff, nil},
 	{"herd", (*bench).herd, nil},
 }
 
