@@ -121,6 +121,9 @@ type CaptureSpec struct {
 	// resets of a start from it, so that no two copies draw the same random
 	// numbers. Without memory the file systems are frozen, too.
 	Freeze bool `json:"freeze,omitempty"`
+	// Sync has the guest write what its programs have written to its disk, before the
+	// pause. A guest whose agent cannot is captured without; see Captured.Synced.
+	Sync bool `json:"sync,omitempty"`
 	// Quit ends the machine when everything is written; otherwise it resumes.
 	Quit bool `json:"quit,omitempty"`
 	// Hold leaves the machine paused when everything is written: the caller
@@ -138,6 +141,8 @@ type Captured struct {
 	RAMBytes     int64         `json:"ramBytes"` // data in the memory file
 	DeviceBytes  int64         `json:"deviceBytes"`
 	PrivatePages int64         `json:"privatePages"`
+	// Synced says that the disk has all that programs had written before the pause.
+	Synced bool `json:"synced,omitempty"`
 	// Machine has what a start from it needs, except ids and files.
 	Machine Manifest `json:"machine"`
 }

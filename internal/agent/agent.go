@@ -25,7 +25,7 @@ import (
 const Protocol = 1
 
 // Features are what this agent can do in addition to the first version's verbs.
-var Features = []string{"wake", "upgrade", "freeze", "terminals"}
+var Features = []string{"wake", "upgrade", "freeze", "terminals", "sync"}
 
 // Config says where an agent works. Every field except Log may be zero; the
 // default is what a real guest uses.

@@ -104,12 +104,21 @@ func parseFrozen(s string) frozen {
 }
 
 // freeze stops every program except the agent, and with disk=1 also the file systems.
+// With sync=1 it then writes what the programs have written to the disks.
 func (a *Agent) freeze(w *answer, r *request) error {
-	report, err := a.freezer.freeze(r.flag("disk"))
+	report, err := a.freezer.freeze(r.flag("disk"), r.flag("sync"))
 	if err != nil {
 		return err
 	}
 	return w.bytes(link.EncodeFreeze(report))
+}
+
+// sync writes all dirty pages to the disks, while programs run.
+func (a *Agent) sync(w *answer, _ *request) error {
+	a.freezer.mu.Lock()
+	frozen := slices.Clone(a.freezer.held.disks)
+	a.freezer.mu.Unlock()
+	return w.done(a.freezer.syncDisks(frozen))
 }
 
 // thaw resumes the frozen programs. It is no error if nothing is frozen. A clock that stopped while
@@ -140,7 +149,7 @@ func (a *Agent) setForward(r *request) error {
 // clockLate is how far the clock may be behind the host's.
 const clockLate = time.Millisecond
 
-func (f *freezer) freeze(disk bool) (vm.FreezeReport, error) {
+func (f *freezer) freeze(disk, sync bool) (vm.FreezeReport, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	begun := time.Now()
@@ -149,7 +158,7 @@ func (f *freezer) freeze(disk bool) (vm.FreezeReport, error) {
 		return vm.FreezeReport{}, vm.Errorf(vm.Unsupported, "", "the programs of this guest cannot be frozen: %w", err)
 	}
 	if disk {
-		f.syncDisks()
+		_ = f.syncDisks(f.held.disks) // the freeze reports the error, too
 	}
 	// A command that is frozen before its exec would block the agent.
 	if err := f.forks.shut(forkPatience); err != nil {
@@ -157,8 +166,11 @@ func (f *freezer) freeze(disk bool) (vm.FreezeReport, error) {
 	}
 	f.held.dir = dir
 	moving, err := f.freezeGroups()
-	if err == nil && disk {
+	switch {
+	case err == nil && disk:
 		err = f.freezeDisks()
+	case err == nil && sync:
+		err = f.syncDisks(f.held.disks)
 	}
 	if err != nil {
 		return vm.FreezeReport{}, errors.Join(err, f.undo())
@@ -307,13 +319,16 @@ func (f *freezer) isFrozen(name string) bool {
 	return err != nil || strings.Contains(string(b), "frozen 1")
 }
 
-// syncDisks writes most dirty pages while programs still run.
-func (f *freezer) syncDisks() {
+// syncDisks writes the dirty pages of all file systems but the frozen ones. While programs
+// run, they make new ones.
+func (f *freezer) syncDisks(frozen []string) error {
+	var errs []error
 	for _, dir := range f.sys.Disks() {
-		if !slices.Contains(f.held.disks, dir) {
-			_ = f.sys.SyncDisk(dir) // the freeze reports the error, too
+		if !slices.Contains(frozen, dir) {
+			errs = append(errs, f.sys.SyncDisk(dir))
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // freezeDisks freezes the file systems that are not frozen yet.

@@ -207,6 +207,31 @@ func TestWakeThaws(t *testing.T) {
 	}
 }
 
+// The disks are synced while programs run, and once more when they are frozen, without
+// being frozen themselves. A frozen disk is not synced.
+func TestSync(t *testing.T) {
+	r, _ := freezeRig(t, "a.slice")
+	r.sys.disks = []string{"/"}
+	if err := r.Sync(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.FreezeSynced(within(t, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	r.mustThaw()
+	if got := strings.Join(r.sys.calls, ", "); got != "sync /, sync /" {
+		t.Errorf("the disks' calls are %s, want two syncs", got)
+	}
+	r.mustFreeze(true)
+	if err := r.Sync(within(t, 10*time.Second)); err != nil {
+		t.Errorf("a sync with a frozen disk: %v", err)
+	}
+	r.mustThaw()
+	if got := strings.Join(r.sys.calls, ", "); got != "sync /, sync /, sync /, freeze /, thaw /" {
+		t.Errorf("the disks' calls are %s, want no sync of a frozen disk", got)
+	}
+}
+
 // The disks freeze only on request, once, and thaw.
 func TestFreezeDisk(t *testing.T) {
 	r, _ := freezeRig(t, "a.slice")

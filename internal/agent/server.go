@@ -119,6 +119,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /evidence":    (*Agent).evidence,
 	"POST /upgrade":    (*Agent).upgrade,
 	"POST /freeze":     (*Agent).freeze,
+	"POST /sync":       (*Agent).sync,
 	"POST /thaw":       (*Agent).thaw,
 	"POST /clock":      (*Agent).clock,
 	"POST /poweroff":   (*Agent).powerOff,

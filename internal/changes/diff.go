@@ -4,7 +4,6 @@
 package changes
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -53,23 +52,33 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 	return *out, nil
 }
 
-// since is side for the older state: "" is the newest turn, else what the VM was made
-// from.
+// since is side for the older state: "" = the last turn, else what the VM was made from,
+// or its image if that is gone.
 func (x *Changes) since(ctx context.Context, c *vm.Call, ref, state string) (engine.Frozen, func(), error) {
-	if state == "" {
-		g, err := x.cfg.Engine.FindTurn(ctx, c, ref, "")
-		if err != nil && vm.KindOf(err) != vm.NotFound {
-			return engine.Frozen{}, nil, err
-		}
-		state = cmp.Or(string(g.ID), engine.StateOrigin)
+	if state != "" {
+		return x.side(ctx, c, ref, state)
 	}
-	return x.side(ctx, c, ref, state)
+	g, err := x.cfg.Engine.FindTurn(ctx, c, ref, "")
+	switch {
+	case err == nil:
+		return x.cfg.Engine.FrozenDisk(ctx, c, ref, string(g.ID))
+	case vm.AsError(err).Code != noTurn:
+		return engine.Frozen{}, nil, err
+	}
+	f, release, err := x.cfg.Engine.FrozenDisk(ctx, c, ref, engine.StateOrigin)
+	if vm.KindOf(err) == vm.NotFound && vm.AsError(err).Code != "VM_NOT_FOUND" {
+		return x.cfg.Engine.FrozenDisk(ctx, c, ref, engine.StateImage)
+	}
+	return f, release, err
 }
+
+// noTurn is the code of FindTurn's error when there is none.
+const noTurn = "SNAPSHOT_NOT_FOUND"
 
 // side finds one state; see vm.DiffRequest.From.
 func (x *Changes) side(ctx context.Context, c *vm.Call, ref, state string) (engine.Frozen, func(), error) {
 	if other, ok := strings.CutPrefix(state, "vm:"); ok {
-		ref, state = other, engine.StateNow
+		return x.cfg.Engine.FrozenDisk(ctx, c, other, engine.StateNow)
 	}
 	if _, err := strconv.ParseUint(state, 10, 32); err == nil {
 		g, err := x.cfg.Engine.FindTurn(ctx, c, ref, state)

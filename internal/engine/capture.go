@@ -28,7 +28,6 @@ type captureOptions struct {
 	build       vm.BuildID
 	volumes     string // how mounted ones are treated; "" = refuse a capture with memory
 	ran         bool   // record what runs
-	sync        bool   // what programs have written must be on the disk; without memory it always is
 	turn        int    // number of a turn
 	actor       string // who marked it
 }
@@ -169,20 +168,25 @@ func (e *Engine) roomForKept(op *operation, memory bool) error {
 // captureRoom is the disk space that a capture needs in addition to the memory.
 const captureRoom = 64 << 20
 
+// syncs reports whether a capture has the guest write what its programs have written to
+// the disk, so that the disk alone is a state to compare, to commit and to take files
+// from. Forks and reseats do not wait for it: their pages are in the memory.
+func syncs(why vm.Why) bool { return why != vm.WhyFork && why != vm.WhyReseat }
+
 // captureMachine has the machine save itself. A VM without a machine has only a disk, to
 // which nobody writes.
 func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.Generation, o captureOptions) (vm.Captured, error) {
 	r := e.runOf(s)
 	if r == nil {
 		if e.recordOf(s).State == vm.Stopped {
-			return vm.Captured{}, nil
+			return vm.Captured{Synced: true}, nil
 		}
 		return vm.Captured{}, silent(s.id, "monitor")
 	}
 	dir := layout.GenerationDir(e.cfg.Dir.Generation(g.ID))
 	spec := vm.CaptureSpec{
 		Overlay: layout.VMDir(e.cfg.Dir.VM(s.id)).NextOverlay(g.ID),
-		Note:    dir.Captured(), Freeze: true, Hold: o.hold,
+		Note:    dir.Captured(), Freeze: true, Hold: o.hold, Sync: syncs(o.why),
 	}
 	if g.Memory {
 		spec.RAM, spec.Device = dir.RAM(), dir.Device()
@@ -227,7 +231,7 @@ func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.Generation, out 
 		return g, err
 	}
 	return e.changeGeneration(ctx, g.ID, func(g *vm.Generation) {
-		g.State = vm.GenReady
+		g.State, g.Synced = vm.GenReady, out.Synced
 		g.PauseMs = float64(out.Pause.Microseconds()) / 1000
 		g.DataBytes = out.RAMBytes + out.DeviceBytes
 	})

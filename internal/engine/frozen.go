@@ -50,11 +50,12 @@ func (e *Engine) FrozenDisk(ctx context.Context, c *vm.Call, ref, state string) 
 		return f, nil, err
 	}
 	rec := e.recordOf(s)
-	if state == "" || state == StateNow {
+	switch state {
+	case "", StateNow:
 		f, release, err = e.frozenNow(ctx, c, s)
-	} else if state == StateImage {
+	case StateImage:
 		f, release, err = e.frozenImage(s)
-	} else {
+	default:
 		f, release, err = e.frozenThen(c, rec, state)
 	}
 	f.Workdir = rec.Workdir
@@ -149,7 +150,7 @@ func (e *Engine) frozenGeneration(id vm.GenerationID) (f Frozen, release func(),
 		return f, release, err
 	}
 	f.Side = vm.DiffSide{VM: g.VM, VMName: g.VMName, Generation: g.ID, Image: g.Image, Why: g.Why, Note: g.Note, At: g.CreatedAt}
-	f.Synced, f.State = g.Synced || !g.Memory, e.ran(id)
+	f.Synced, f.State = g.Synced, e.ran(id)
 	return f, release, nil
 }
 

@@ -143,7 +143,7 @@ func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.G
 		}
 	}
 	g = e.planGeneration(rec, o)
-	g.Parent, g.DiskOn, g.CreatedAt, g.DataBytes = from.ID, from.DiskOn, from.CreatedAt, from.DataBytes
+	g.Parent, g.DiskOn, g.CreatedAt, g.DataBytes, g.Synced = from.ID, from.DiskOn, from.CreatedAt, from.DataBytes, from.Synced
 	if g, err = e.newGeneration(ctx, g); err != nil {
 		return g, err
 	}

@@ -34,7 +34,7 @@ func (e *Engine) Turn(ctx context.Context, c *vm.Call, ref string, r TurnRequest
 	if err := e.roomForKept(op, !r.DiskOnly); err != nil {
 		return t, err
 	}
-	o := captureOptions{why: vm.WhyTurn, note: r.Note, diskOnly: r.DiskOnly, ran: true, sync: true, turn: e.nextTurn(op.slot.id), actor: actorName(c.Actor)}
+	o := captureOptions{why: vm.WhyTurn, note: r.Note, diskOnly: r.DiskOnly, ran: true, turn: e.nextTurn(op.slot.id), actor: actorName(c.Actor)}
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: clip(r.Note), Detail: map[string]any{"turn": o.turn, "diskOnly": r.DiskOnly}}); err != nil {
 		return t, err
 	}

@@ -86,7 +86,7 @@ type super struct {
 func Open(r io.ReaderAt, size int64) (*FS, error) {
 	raw := make([]byte, superBytes)
 	if _, err := r.ReadAt(raw, superAt); err != nil && !errors.Is(err, io.EOF) {
-		return nil, vm.Errorf(vm.Internal, "", "the disk cannot be read: %w", err)
+		return nil, unread(err)
 	}
 	if le.Uint16(raw[0x38:]) != superMagic {
 		return nil, vm.Errorf(vm.Unsupported, "", "the disk holds no ext4 file system").
@@ -239,7 +239,7 @@ func (f *FS) Block(n uint64, p []byte) error {
 		at, escaped = int64(l.block)*f.blockSize, l.escaped
 	}
 	if _, err := f.r.ReadAt(p[:f.blockSize], at); err != nil {
-		return vm.Errorf(vm.Internal, "", "the disk cannot be read: %w", err)
+		return unread(err)
 	}
 	if escaped {
 		binary.BigEndian.PutUint32(p, journalMagic)
@@ -321,6 +321,15 @@ func (f *FS) claim(n uint64) error {
 
 // Renew gives the budget of claimed blocks again, for another walk over all inodes.
 func (f *FS) Renew() { f.claims = f.blocks }
+
+// unread is the error of a disk that cannot be read. An error of its layers has a kind
+// already.
+func unread(err error) error {
+	if e := (*vm.Error)(nil); errors.As(err, &e) {
+		return e
+	}
+	return vm.Errorf(vm.Internal, "", "the disk cannot be read: %w", err)
+}
 
 func damaged(format string, args ...any) error {
 	return vm.Errorf(vm.Corrupt, "", "the file system is damaged: %s", fmt.Sprintf(format, args...))

@@ -21,6 +21,23 @@ func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error)
 	if disk {
 		q.Set("disk", "1")
 	}
+	return c.askFreeze(ctx, q)
+}
+
+// FreezeSynced freezes the guest's programs, and then writes what they have written to
+// the disks, which are not frozen. Agents without the feature "sync" only freeze.
+func (c *Client) FreezeSynced(ctx context.Context) (vm.FreezeReport, error) {
+	return c.askFreeze(ctx, url.Values{"sync": {"1"}})
+}
+
+// Sync writes what programs have written to the guest's disks. It needs the feature
+// "sync".
+func (c *Client) Sync(ctx context.Context) error {
+	_, err := c.ask(ctx, "POST", "/sync", nil, nil)
+	return err
+}
+
+func (c *Client) askFreeze(ctx context.Context, q url.Values) (vm.FreezeReport, error) {
 	b, err := c.ask(ctx, "POST", "/freeze", q, nil)
 	if err != nil {
 		return vm.FreezeReport{}, err

@@ -41,11 +41,11 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 		m.intend("stop")
 	}
 	s.GuestKey = m.link.holds()
-	frozen := false
+	frozen, synced := false, m.sync(ctx, s)
 	before := func(ctx context.Context) error {
 		if s.Freeze && slices.Contains(m.agent().Features, "freeze") {
 			frozen = true
-			if err := m.freeze(ctx, s.RAM == ""); err != nil {
+			if err := m.freeze(ctx, s.RAM == "", synced); err != nil {
 				return err
 			}
 			if s.RAM != "" {
@@ -56,6 +56,7 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 		return nil
 	}
 	out, err := m.qemu().Capture(ctx, s, before)
+	out.Synced = frozen && (synced || s.RAM == "")
 	if err == nil && s.Hold {
 		out.Machine.Agent = m.agent()
 		m.held = frozen
@@ -97,10 +98,32 @@ func (m *machine) resume(ctx context.Context) error {
 	return nil
 }
 
-func (m *machine) freeze(ctx context.Context, disk bool) error {
+// sync has the guest write its dirty pages while its programs run, so that few are left
+// when they are frozen. It reports whether the agent can; a capture does not fail because
+// of it.
+func (m *machine) sync(ctx context.Context, s vm.CaptureSpec) bool {
+	if !s.Sync || !s.Freeze || s.RAM == "" || !slices.Contains(m.agent().Features, "sync") {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(ctx, freezeWait)
 	defer cancel()
-	if _, err := m.guest.Freeze(ctx, disk); err != nil {
+	if err := m.guest.Sync(ctx); err != nil {
+		m.log.Warn("the guest's disks could not be synced before a capture", "err", err)
+		return false
+	}
+	return true
+}
+
+// freeze freezes the guest's programs. With disk it freezes the file systems, too; with
+// synced their dirty pages are written once more.
+func (m *machine) freeze(ctx context.Context, disk, synced bool) error {
+	ctx, cancel := context.WithTimeout(ctx, freezeWait)
+	defer cancel()
+	freeze := func() (vm.FreezeReport, error) { return m.guest.Freeze(ctx, disk) }
+	if synced {
+		freeze = func() (vm.FreezeReport, error) { return m.guest.FreezeSynced(ctx) }
+	}
+	if _, err := freeze(); err != nil {
 		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs could not be frozen: %w", err).
 			WithHint("look at its console (`warren logs NAME`)")
 	}

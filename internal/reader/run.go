@@ -140,12 +140,15 @@ func (r *Reader) run(ctx context.Context, request review.Request, f *files, read
 		r.cfg.Log.Warn("the reader of disks has said", "what", strconv.QuoteToASCII(said))
 	}
 	switch {
-	case bounded.Err() != nil && err != nil:
+	case bounded.Err() != nil && (err != nil || waitErr != nil):
 		return context.Cause(bounded)
 	case err == nil && waitErr != nil:
 		return vm.Errorf(vm.Internal, "warren-reader", "the reader failed after its answer: %w", waitErr)
 	case vm.KindOf(err) == vm.Internal && cpuEnded(waitErr):
 		return vm.Errorf(vm.Timeout, "", "reading the disks takes too much time").WithHint("name a PATH to read only what is below it")
+	}
+	if vm.KindOf(err) == vm.Internal && waitErr != nil && strings.Contains(said, "out of memory") {
+		return vm.Errorf(vm.Limit, "", "reading the disks takes more than %d MiB of memory", maxMemory>>20).WithHint("name a PATH to read only what is below it")
 	}
 	return err
 }

@@ -235,7 +235,7 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	if !h.alive() {
 		return vm.Captured{}, vm.Errorf(vm.Unavailable, string(h.spec.ID), "the VM's monitor does not answer")
 	}
-	out := vm.Captured{Pause: time.Millisecond}
+	out := vm.Captured{Pause: time.Millisecond, Synced: s.Sync || s.RAM == ""}
 	h.mu.Lock()
 	if _, err := os.Stat(h.active); err != nil && s.Overlay != "" {
 		h.mu.Unlock()
