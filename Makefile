@@ -7,7 +7,7 @@ MUTATOR := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 MUTATED := egress generation audit folder engine
 FILES := internal/embedded/files
 
-.PHONY: build run test test-worlds test-kvm soak mutants lint bench image clean requirements docs deps
+.PHONY: build run test test-worlds test-safety test-kvm soak mutants lint bench image clean requirements docs deps
 
 build: ## bin/warren, with agent, monitor and reader embedded, and bin/mvmctl, its other name
 	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
@@ -30,6 +30,9 @@ test: ## all that passes before a merge
 
 test-worlds: build ## what is true of a fork, a suspend, a rollback, on real VMs: docs/correctness.md
 	go test -tags=system -count=1 -v -timeout=9m -run='^TestWorlds' ./test/system/...
+
+test-safety: build ## what becomes of the harm that an agent does, 52 cases on real VMs: docs/safety.md; UPDATE=-update writes it, CASE=1,38 runs some
+	go test -tags=system -count=1 -v -timeout=20m ./test/safety/... -args $(UPDATE) $(if $(CASE),-case $(CASE))
 
 test-kvm: ## capture and fork under real KVM; skipped, with the reason, where there is none
 	go test -tags=kvm -count=1 -v -timeout=5m ./test/kvm/...

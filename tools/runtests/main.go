@@ -91,6 +91,9 @@ func suites() []suite {
 		{name: "keeping", budget: 8 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+keeping, "./test/system/..."),
 		}},
+		{name: "safety", budget: 8 * time.Minute, steps: []step{
+			gotest("what agents do to machines", "-tags=system", "-timeout=12m", "./test/safety/..."),
+		}},
 		{name: "volumes", budget: 8 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+volumes, "./test/system/..."),
 		}},
