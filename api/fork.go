@@ -152,12 +152,16 @@ type Lineage struct {
 type KeepVM struct {
 	Over   string `json:"over"`             // the VM that it replaces
 	Remove bool   `json:"remove,omitempty"` // delete that VM afterwards
+
+	RemoveOthers bool `json:"removeOthers,omitempty"` // delete the other VMs that were forked from the same state
 }
 
 // KeptVM answers a keep.
 type KeptVM struct {
 	VM   VM `json:"vm"`
 	Over VM `json:"over"`
+
+	Removed []vm.ID `json:"removed,omitempty"` // the others
 }
 
 // Schedule is the interval of automatic generations.

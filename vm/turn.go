@@ -51,6 +51,7 @@ type CompareRequest struct {
 	VMs     []string `json:"vms"`                 // ids or names
 	Run     string   `json:"run,omitempty"`       // a command that is run in each, in its working directory
 	User    string   `json:"user,omitempty"`      // Linux user of the command; "" = root
+	Cwd     string   `json:"cwd,omitempty"`       // the working directory; "" = each VM's own
 	Timeout Millis   `json:"timeoutMs,omitempty"` // of the command; 0 = 10 minutes
 }
 

@@ -40,7 +40,7 @@ func (x *Changes) Compare(ctx context.Context, c *vm.Call, r vm.CompareRequest) 
 		if err != nil {
 			return out, err
 		}
-		out.Candidates[i] = vm.Candidate{VM: rec.ID, Name: rec.Name, Workdir: rec.Workdir}
+		out.Candidates[i] = vm.Candidate{VM: rec.ID, Name: rec.Name, Workdir: cmp.Or(r.Cwd, rec.Workdir)}
 	}
 	var all sync.WaitGroup
 	for i := range out.Candidates {
@@ -90,7 +90,7 @@ func (x *Changes) runIn(ctx context.Context, c *vm.Call, id vm.ID, r vm.CompareR
 	out := &vm.CandidateRun{}
 	limit := cmp.Or(time.Duration(r.Timeout), runLimit)
 	own, start := *c, time.Now()
-	e, err := x.guests.Exec(ctx, &own, string(id), vm.ExecSpec{Command: r.Run, User: r.User, Timeout: vm.Millis(limit)})
+	e, err := x.guests.Exec(ctx, &own, string(id), vm.ExecSpec{Command: r.Run, User: r.User, Cwd: r.Cwd, Timeout: vm.Millis(limit)})
 	if err == nil {
 		var st vm.ExitStatus
 		end := &tail{}

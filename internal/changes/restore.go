@@ -71,6 +71,9 @@ func (x *Changes) planRestore(ctx context.Context, c *vm.Call, ref string, r vm.
 	}
 	defer release()
 	d, err := x.cfg.Reader.Diff(ctx, now.Layers, then.Layers, reader.Options{Paths: []vm.GuestPath{r.Path}, All: true})
+	if vm.KindOf(err) == vm.NotFound {
+		return out, notThere(r.Path)
+	}
 	if err != nil {
 		return out, err
 	}

@@ -41,6 +41,7 @@ before that. "warren keep" then keeps one of them.`,
 	f := cmd.Flags()
 	f.StringVar(&o.req.Run, "run", "", "run this command in each")
 	f.StringVar(&o.req.User, "user", "", "Linux user of the command (default root)")
+	f.StringVar(&o.req.Cwd, "cwd", "", "the working directory in each (default the VM's own)")
 	f.StringVar(&o.timeout, "timeout", "", "end the command after this time: seconds, or a duration such as 10m (default 10m)")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd

@@ -98,6 +98,40 @@ func isAncestor(parent map[vm.ID]vm.ID, a, b vm.ID) bool {
 	return false
 }
 
+// Siblings lists the other VMs that were forked from the same state as a VM, the oldest
+// first.
+func (e *Engine) Siblings(_ context.Context, c *vm.Call, ref string) ([]vm.VM, error) {
+	if err := c.Actor.OwnerOnly(ref); err != nil {
+		return nil, fail(vm.OpKeep, ref, err)
+	}
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return nil, fail(vm.OpKeep, ref, err)
+	}
+	own := e.recordOf(s)
+	from, ok := e.originOf(own)
+	if !ok || own.Parent == "" {
+		return nil, nil
+	}
+	var others, out []vm.VM
+	e.mu.Lock()
+	for _, o := range e.vms {
+		if o != s && o.account == own.Account && o.rec.Parent == own.Parent {
+			others = append(others, o.rec)
+		}
+	}
+	e.mu.Unlock()
+	for _, rec := range others {
+		if g, ok := e.originOf(rec); ok && g.ID == from.ID {
+			out = append(out, rec)
+		}
+	}
+	slices.SortFunc(out, func(a, b vm.VM) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return out, nil
+}
+
 // Keep makes a VM replace another, usually the one that it was forked from: it takes the
 // other's name and place in the tree. The other is renamed to show that it was replaced,
 // or with remove is deleted.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
@@ -307,11 +308,15 @@ func (s *server) keepOver(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	k, err := s.Engine.Keep(q.Context(), q.call, q.ref(), in.Over, in.Remove)
+	k, err := s.Changes.KeepOver(q.Context(), q.call, q.ref(), changes.KeepRequest{Over: in.Over, Remove: in.Remove, RemoveOthers: in.RemoveOthers})
 	if err != nil {
 		return err
 	}
-	return q.ok(api.KeptVM{VM: shown(&k.VM), Over: shown(&k.Over)})
+	out := api.KeptVM{VM: shown(&k.VM), Over: shown(&k.Over)}
+	for _, v := range k.Removed {
+		out.Removed = append(out.Removed, v.ID)
+	}
+	return q.ok(out)
 }
 
 func (s *server) schedule(q *request) error {
