@@ -88,7 +88,7 @@ wait").
 		ValidArgsFunction: a.completeVM,
 	}
 	o.add(cmd.Flags())
-	cmd.Flags().StringVar(&o.turn, "turn", "", "first mark a turn, with this note: `warren undo` returns to it")
+	cmd.Flags().StringVar(&o.turn, "turn", "", "first mark a turn with this note, to which warren undo returns")
 	cmd.Flags().BoolVar(&o.captureFirst, "capture-first", false, "first mark a turn, with the command as its note")
 	cmd.Flags().BoolVar(&o.summary, "summary", false, "afterwards print on standard error which files changed; the VM is paused for a moment before and after")
 	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "give it a terminal; -it to type into it")
