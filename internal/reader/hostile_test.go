@@ -80,6 +80,7 @@ func TestHostileProgram(t *testing.T) {
 }
 
 // An answer that contradicts itself, or that leads out of the guest's files, is refused.
+// 003-24
 func TestHostileAnswer(t *testing.T) {
 	r, disk := hostile(t, time.Minute)
 	ask := func(d vm.Diff) error {

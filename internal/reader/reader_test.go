@@ -114,7 +114,8 @@ func TestTar(t *testing.T) {
 // A path that is not on the disk, and more than the limits allow, are errors of their
 // kinds.
 func TestTarRefuses(t *testing.T) {
-	_, to := disks(t, map[string]string{"work/a": "text", "work/b": "text"}, "symlink work/up ..", "sif work/b size 10000000000")
+	_, to := disks(t, map[string]string{"work/a": "text", "work/b": "text"}, "symlink work/up ..", "sif work/b size 10000000000",
+		"mkdir odd", "symlink odd/zero target", "sif odd/zero block[0] 0")
 	r := newReader(t)
 	for _, x := range []struct {
 		path vm.GuestPath
@@ -127,6 +128,7 @@ func TestTarRefuses(t *testing.T) {
 		{"/work", reader.TarOptions{Entries: 2}, vm.Limit},
 		{"/work/a", reader.TarOptions{Bytes: 3}, vm.Limit},
 		{"/work/b", reader.TarOptions{}, vm.Limit},
+		{"/odd", reader.TarOptions{}, vm.Corrupt},
 		{"/work/a", reader.TarOptions{Bytes: 4, Entries: 1}, ""},
 	} {
 		err := r.Tar(t.Context(), to, []vm.GuestPath{x.path}, x.o, io.Discard)

@@ -183,7 +183,9 @@ func (p *packer) header(name string, in *ext4.Inode) (*tar.Header, error) {
 		h.Typeflag, h.Name = tar.TypeDir, name+"/"
 	case ext4.Symlink:
 		h.Typeflag = tar.TypeSymlink
-		h.Linkname, err = p.fs.Target(in)
+		if h.Linkname, err = p.fs.Target(in); err == nil && strings.ContainsRune(h.Linkname, 0) {
+			err = vm.Errorf(vm.Corrupt, shownName(name), "the file system is damaged: a link's target has a zero byte")
+		}
 	case ext4.Pipe:
 		h.Typeflag = tar.TypeFifo
 	case ext4.CharDev, ext4.BlockDev:
