@@ -26,8 +26,8 @@ func (b *bench) git(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for range 10 {
-		if err := b.commit(ctx, big, 10, func() []byte {
+	for i := range 10 { // of several commits, since a request has a limit
+		if err := b.commit(ctx, big, fmt.Sprintf("part%d/", i), 10, func() []byte {
 			data := make([]byte, 1<<20)
 			_, _ = rand.Read(data)
 			return data
@@ -67,7 +67,7 @@ func (b *bench) git(ctx context.Context) error {
 	for i := range gitSamples + 1 {
 		n := 0
 		began := time.Now()
-		if err := b.commit(ctx, small, 100, func() []byte {
+		if err := b.commit(ctx, small, "", 100, func() []byte {
 			n++
 			return fmt.Appendf(nil, "package x\n\n// %d %d\n", i, n)
 		}); err != nil {
@@ -89,8 +89,8 @@ func (b *bench) repository(ctx context.Context) (string, error) {
 	return out.RepoID, err
 }
 
-// commit makes a commit of n files.
-func (b *bench) commit(ctx context.Context, repo string, n int, content func() []byte) error {
+// commit makes a commit of n files below a directory.
+func (b *bench) commit(ctx context.Context, repo, dir string, n int, content func() []byte) error {
 	type file struct {
 		Path     string `json:"path"`
 		Content  string `json:"content"`
@@ -98,7 +98,7 @@ func (b *bench) commit(ctx context.Context, repo string, n int, content func() [
 	}
 	var files []file
 	for i := range n {
-		files = append(files, file{fmt.Sprintf("dir%d/file%d", i%10, i), base64.StdEncoding.EncodeToString(content()), "base64"})
+		files = append(files, file{fmt.Sprintf("%sdir%d/file%d", dir, i%10, i), base64.StdEncoding.EncodeToString(content()), "base64"})
 	}
 	return b.server.call(ctx, "POST", "/git/v1/repo/"+repo+"/commits", map[string]any{"message": "files", "files": files}, nil)
 }

@@ -17,31 +17,35 @@ import (
 	"github.com/warren-vm/warren/internal/repo"
 )
 
-// TestFigures measures a clone of 100 MB beside `git http-backend` alone, and commits of
-// 100 files by the API, seven times each and in turn. Set WARREN_FIGURES to run it.
-func TestFigures(t *testing.T) {
+// measuring skips a test that only measures, unless it is asked for.
+func measuring(t *testing.T) *host {
+	t.Helper()
 	if os.Getenv("WARREN_FIGURES") == "" {
-		t.Skip("it measures for about a minute; set WARREN_FIGURES=1 to run it")
+		t.Skip("it measures for up to a minute; set WARREN_FIGURES=1 to run it")
 	}
-	h := newHost(t)
+	return newHost(t)
+}
+
+// TestFigureClone measures clones of 100 MB beside those of `git http-backend` alone, in
+// turn.
+func TestFigureClone(t *testing.T) {
+	h := measuring(t)
 	owner, key := h.account("ann")
 	rec := h.create(owner, repo.CreateRequest{})
 	noise := randomness(t)
-	for range 10 {
-		files := map[string]string{}
-		for i := range 100 {
-			data := make([]byte, 100<<10)
-			_, _ = io.ReadFull(noise, data)
-			files[fmt.Sprintf("dir%d/file%d", i%10, i)] = string(data)
-		}
-		h.commit(owner, rec, "", "m", files)
+	files := map[string]string{}
+	for i := range 100 {
+		data := make([]byte, 1<<20)
+		_, _ = io.ReadFull(noise, data)
+		files[fmt.Sprintf("dir%d/file%d", i%10, i)] = string(data)
 	}
+	h.commit(owner, rec, "", "m", files)
 	backend := httptest.NewServer(&cgi.Handler{
-		Path: filepath.Join(gitDir(t), "git-http-backend"),
+		Path: filepath.Join(newClient(t).git("--exec-path"), "git-http-backend"),
 		Env:  []string{"GIT_PROJECT_ROOT=" + h.site.Dir.Repos(), "GIT_HTTP_EXPORT_ALL=1"},
 	})
 	t.Cleanup(backend.Close)
-	var ours, theirs, commits []time.Duration
+	var ours, theirs []time.Duration
 	clone := func(url string) time.Duration {
 		dir := t.TempDir()
 		begin := time.Now()
@@ -54,30 +58,31 @@ func TestFigures(t *testing.T) {
 		ours = append(ours, clone(h.remote(rec, key)))
 		theirs = append(theirs, clone(backend.URL+"/"+rec.ID))
 	}
-	many := h.create(owner, repo.CreateRequest{})
+	t.Logf("clone of 100 MB: %v, git http-backend %v, %.2f of its speed", median(ours), median(theirs), float64(median(theirs))/float64(median(ours)))
+}
+
+// TestFigureCommit measures commits of 100 files by the API.
+func TestFigureCommit(t *testing.T) {
+	h := measuring(t)
+	owner, _ := h.account("ann")
+	rec := h.create(owner, repo.CreateRequest{})
+	var took []time.Duration
 	for n := range 8 {
 		files := map[string]string{}
 		for i := range 100 {
 			files[fmt.Sprintf("src/pkg%d/file%d.go", i%10, i)] = fmt.Sprintf("package x\n\n// %d %d\n", n, i)
 		}
 		begin := time.Now()
-		h.commit(owner, many, "", "m", files)
+		h.commit(owner, rec, "", "m", files)
 		if n > 0 {
-			commits = append(commits, time.Since(begin))
+			took = append(took, time.Since(begin))
 		}
 	}
-	size, _ := h.room.Get(t.Context(), owner, rec.ID)
-	t.Logf("clone of %d MB: %v, git http-backend %v, %.2f of its speed", size.Bytes/1e6, median(ours), median(theirs), float64(median(theirs))/float64(median(ours)))
-	t.Logf("commit of 100 files: %v (%v)", median(commits), commits)
+	t.Logf("commit of 100 files: %v (%v)", median(took), took)
 }
 
 func median(list []time.Duration) time.Duration {
 	list = slices.Clone(list)
 	slices.Sort(list)
 	return list[len(list)/2].Round(100 * time.Microsecond)
-}
-
-func gitDir(t *testing.T) string {
-	t.Helper()
-	return newClient(t).git("--exec-path")
 }
