@@ -5,6 +5,7 @@ package review
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -34,7 +35,7 @@ var typeNames = map[ext4.Type]string{
 func (r *report) detail(it *item) (vm.FileChange, error) {
 	fc := vm.FileChange{
 		Verb: vm.ChangeVerb(it.Verb), Path: vm.GuestPath(it.Path), From: vm.GuestPath(it.From), Group: string(it.group),
-		Type: typeNames[it.inode().Type], Git: it.git,
+		Type: cmp.Or(typeNames[it.inode().Type], "file"), Git: it.git,
 	}
 	retyped := it.Was != nil && it.Now != nil && it.Was.Type != it.Now.Type
 	for _, x := range []struct {
@@ -78,6 +79,7 @@ func (r *report) state(t *tree, it *item, in *ext4.Inode) (*vm.FileState, error)
 		if err != nil {
 			return nil, err
 		}
+		target, _, _ = strings.Cut(target, "\x00") // as the guest's kernel reads it
 		s.Target = vm.GuestPath(target)
 	}
 	if !it.Attrs && (it.Was != nil && it.Now != nil || in.Type == ext4.Symlink) {
@@ -216,10 +218,18 @@ func (r *report) digest(c *content) (string, error) {
 	}
 	r.left.digest -= c.size()
 	h := sha256.New()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(c.file, 0, c.size()), make([]byte, 64<<10)); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(c.file, 0, c.size()), r.copyBuffer()); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// copyBuffer is a buffer for one copy at a time.
+func (r *report) copyBuffer() []byte {
+	if r.buffer == nil {
+		r.buffer = make([]byte, 64<<10)
+	}
+	return r.buffer
 }
 
 // hash finds the digest of a file that the manifest needs. Those that no commit takes
@@ -264,7 +274,7 @@ func (r *report) hashFile(it *item, f *ext4.File, known string) error {
 		return nil
 	}
 	h := sha256.New()
-	if err := hashRuns(h, f, block); err != nil {
+	if err := r.hashRuns(h, f, block); err != nil {
 		return err
 	}
 	it.digest = hex.EncodeToString(h.Sum(nil))
@@ -276,8 +286,8 @@ func (r *report) hashFile(it *item, f *ext4.File, known string) error {
 
 // hashRuns hashes the parts of a file that are no holes. Without holes the hash is
 // that of the content.
-func hashRuns(h hash.Hash, f *ext4.File, block int64) error {
-	buffer, next := make([]byte, 64<<10), int64(0)
+func (r *report) hashRuns(h hash.Hash, f *ext4.File, block int64) error {
+	next := int64(0)
 	for _, run := range f.Runs() {
 		from, to := int64(run.Logical)*block, min(int64(run.Logical+run.Length)*block, f.Size())
 		if from != next {
@@ -287,7 +297,7 @@ func hashRuns(h hash.Hash, f *ext4.File, block int64) error {
 		if from >= to {
 			continue
 		}
-		if _, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(f, from, to-from), buffer); err != nil {
+		if _, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(f, from, to-from), r.copyBuffer()); err != nil {
 			return err
 		}
 	}

@@ -150,11 +150,13 @@ func matches(pattern, p string) bool {
 		ok, err := path.Match(pattern, p)
 		return err == nil && ok
 	}
-	parts := strings.Split(strings.TrimPrefix(p, "/"), "/")
-	n := strings.Count(pattern, "/") + 1
-	if len(parts) < n {
-		return false
+	// The end of the path that has as many parts as the pattern.
+	end := len(p)
+	for range strings.Count(pattern, "/") + 1 {
+		if end = strings.LastIndexByte(p[:end], '/'); end < 0 {
+			return false
+		}
 	}
-	ok, err := path.Match(pattern, strings.Join(parts[len(parts)-n:], "/"))
+	ok, err := path.Match(pattern, p[end+1:])
 	return err == nil && ok
 }

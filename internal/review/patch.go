@@ -257,7 +257,7 @@ func literal(out *bytes.Buffer, data []byte) {
 	var packed bytes.Buffer
 	z := zlib.NewWriter(&packed)
 	z.Write(data) //nolint:errcheck // a buffer takes everything
-	z.Close()
+	z.Close()     //nolint:errcheck // a buffer takes everything
 	fmt.Fprintf(out, "literal %d\n", len(data))
 	for rest := packed.Bytes(); len(rest) > 0; {
 		n := min(52, len(rest))

@@ -122,6 +122,7 @@ func (r *report) findRepo(t *tree, name repoName, all map[string]*repository) er
 		if err != nil {
 			return err
 		}
+		target, _, _ = strings.Cut(target, "\x00")
 		own, root, link = resolve(at, target), at, true
 	case in != nil:
 		text, err := t.read(in, maxGitText)
@@ -129,7 +130,7 @@ func (r *report) findRepo(t *tree, name repoName, all map[string]*repository) er
 			return err
 		}
 		target, is := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir:")
-		if !is {
+		if !is || strings.ContainsRune(target, 0) {
 			return nil
 		}
 		own, root = resolve(at, strings.TrimSpace(target)), at

@@ -44,6 +44,7 @@ type report struct {
 	objects  []vm.FoundSecret // that came into the history of repositories
 	base     string           // to which the paths of patches are relative
 	masked   map[string]bool  // files whose changed lines have secrets
+	buffer   []byte           // see copyBuffer
 	out      *vm.Diff
 }
 
@@ -134,6 +135,9 @@ func (r *report) selectPaths() error {
 			return vm.Errorf(vm.NotFound, p.String(), "%s is on neither side", p).WithHint("a path below a symbolic link must name the link's target")
 		}
 		paths = append(paths, clean)
+	}
+	if len(paths) == 0 {
+		r.items = make([]item, 0, len(r.all))
 	}
 	for i := range r.all {
 		c := &r.all[i]

@@ -140,7 +140,7 @@ func (c *comparison) pair() error {
 			}
 			continue
 		}
-		was, err := c.a.fs.Inode(n)
+		was, err := c.a.inode(n, c.delta[n], func(d *delta) *ext4.Inode { return d.was })
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (c *comparison) pair() error {
 		if _, there := c.a.names[path]; there {
 			continue
 		}
-		now, err := c.b.fs.Inode(n)
+		now, err := c.b.inode(n, c.delta[n], func(d *delta) *ext4.Inode { return d.now })
 		if err != nil {
 			return err
 		}
@@ -164,6 +164,16 @@ func (c *comparison) pair() error {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Verb, b.Verb))
 	})
 	return nil
+}
+
+// inode is an inode of one side: the one that is known to differ, or else read again.
+func (s *side) inode(n uint32, d *delta, known func(*delta) *ext4.Inode) (*ext4.Inode, error) {
+	if d != nil {
+		if in := known(d); in != nil {
+			return in, nil
+		}
+	}
+	return s.fs.Inode(n)
 }
 
 // both compares what a path names on the two sides.
