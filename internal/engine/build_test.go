@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -221,6 +222,31 @@ func TestSetupNetwork(t *testing.T) {
 	}
 	if strings.Contains(text, "secret") {
 		t.Errorf("the failure shows the password: %s", text)
+	}
+}
+
+// TestCreateRepos: a create grants the VM the repositories of the server that it clones,
+// which needs no open network, and a fork has its parent's.
+func TestCreateRepos(t *testing.T) {
+	_, e, c := site(t)
+	app, err := e.Repo.Create(t.Context(), c, repo.CreateRequest{Name: "app"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.Create(t.Context(), c, engine.CreateRequest{Layers: []spec.Layer{{Repos: []spec.Repo{{URL: "nope"}}}}})
+	wantCode(t, err, vm.NotFound, "CREATE_VM_BAD_REQUEST")
+	for _, url := range []string{"app", app.ID, "https://git.warren.internal/app", "https://git.warren.internal/app.git"} {
+		v := create(t, e, c, engine.CreateRequest{Network: "closed", Layers: []spec.Layer{{Repos: []spec.Repo{{URL: url, Path: "/work/app"}, {URL: "app", Path: "/again"}}}}})
+		if len(v.Repos) != 1 || v.Repos[0].Repo != app.ID || v.Repos[0].Access != vm.GitWrite {
+			t.Errorf("a create that clones %s twice grants %+v, want to write to %s once", url, v.Repos, app.ID)
+		}
+		forked, err := e.Fork(t.Context(), c, string(v.ID), engine.ForkRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := forked.Children[0].Repos; len(got) != 1 || got[0].Repo != app.ID {
+			t.Errorf("a fork has the repositories %+v, want its parent's", got)
+		}
 	}
 }
 

@@ -216,9 +216,10 @@ func (sh *shell) journalctl(args []string) int {
 }
 
 // fetch simulates programs that need the network: they write a file, and fail when the
-// network policy is closed.
+// network policy is closed, except for names inside the VM.
 func (sh *shell) fetch(name string, args []string) int {
-	if sh.net != nil && sh.net() == vm.NetClosed {
+	inside := strings.Contains(strings.Join(args, " "), "https://"+vm.GitHost+"/")
+	if sh.net != nil && sh.net() == vm.NetClosed && !inside {
 		_, _ = fmt.Fprintf(sh.stderr, "%s: the network is unreachable\n", name)
 		return 100
 	}
