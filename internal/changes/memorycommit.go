@@ -165,6 +165,9 @@ func (m *Memories) read(ctx context.Context, c *vm.Call, id vm.ID) (*notes, erro
 		return nil, err
 	}
 	defer release()
+	if !f.Synced {
+		return nil, errUnsynced
+	}
 	r, w := io.Pipe()
 	sent := make(chan error, 1)
 	go func() { // ends when take closes the pipe
@@ -179,6 +182,10 @@ func (m *Memories) read(ctx context.Context, c *vm.Call, id vm.ID) (*notes, erro
 	}
 	return n, err
 }
+
+// errUnsynced says that the last writes to a memory are only in the suspended VM's own
+// memory. They were committed before the suspend, or are at the next start.
+var errUnsynced = vm.Errorf(vm.WrongState, vm.MemoryPath, "the VM is suspended, and its disk lacks what was written last").WithHint("start it: `warren start NAME`")
 
 // lock lets one commit of a memory run at a time.
 func (m *Memories) lock(id vm.ID) (unlock func()) {
@@ -200,6 +207,9 @@ func (m *Memories) commit(ctx context.Context, c *vm.Call, rec vm.Memory, messag
 		rec = now
 	}
 	n, err := m.read(ctx, c, rec.VM)
+	if errors.Is(err, errUnsynced) && message == "" {
+		return rec, nil
+	}
 	if err != nil {
 		return rec, err
 	}

@@ -166,6 +166,28 @@ func (m *Memories) serve(ctx context.Context, id vm.ID, written, ended <-chan st
 	}
 }
 
+// Flush commits what was written to a running VM's memory and is not committed yet. It
+// reads the files, for a write of a moment ago may not have been reported yet.
+func (m *Memories) Flush(ctx context.Context, id vm.ID) {
+	rec, ok := m.table.Get(id)
+	if !ok || !rec.Enabled {
+		return
+	}
+	if v, err := m.cfg.Engine.Find(m.system(rec).Actor, string(id)); err != nil || v.State != vm.Running {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, flushLimit)
+	defer stop()
+	m.mark(id, false)
+	if _, err := m.commit(ctx, m.system(rec), rec, ""); err != nil {
+		m.mark(id, true)
+		m.cfg.Log.Warn("a memory was not committed before a suspend", "vm", id, "err", err)
+	}
+}
+
+// flushLimit is how long a suspend waits for a commit.
+const flushLimit = 10 * time.Second
+
 // quiet commits what was written, and notes a failure in the record.
 func (m *Memories) quiet(id vm.ID) {
 	rec, ok := m.table.Get(id)
@@ -180,8 +202,10 @@ func (m *Memories) quiet(id vm.ID) {
 		return
 	}
 	switch vm.KindOf(err) {
-	case vm.WrongState, vm.Busy, vm.Unavailable, vm.Cancelled:
+	case vm.Busy, vm.Unavailable, vm.Cancelled:
 		m.mark(id, true) // again, when the VM has come to rest
+		return
+	case vm.WrongState: // its next start begins with a commit
 		return
 	}
 	m.cfg.Log.Warn("a memory was not committed", "vm", id, "err", err)

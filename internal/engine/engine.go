@@ -41,12 +41,15 @@ type Config struct {
 	Folders     Folders // nil = none are given
 	// Hosted finds a git repository of this server that the caller may read, by its id or
 	// name; nil = there are none.
-	Hosted   func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error)
-	Repos    func() []vm.Repository // whose files are in Dir; nil = there are none
-	Clock    Clock
-	Fault    func(label string) error // nil = no directories of the host are given
-	Settings Settings
-	Log      *slog.Logger
+	Hosted func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error)
+	Repos  func() []vm.Repository // whose files are in Dir; nil = there are none
+	// BeforeSuspend saves what is only in a running VM's memory, before a suspend that
+	// somebody asked for; nil = nothing. It is short and may fail.
+	BeforeSuspend func(ctx context.Context, id vm.ID)
+	Clock         Clock
+	Fault         func(label string) error // nil = no directories of the host are given
+	Settings      Settings
+	Log           *slog.Logger
 }
 
 // Settings are the operator's choices. Zero fields get their default.

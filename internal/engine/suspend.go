@@ -15,6 +15,9 @@ import (
 // Suspend continues when ctx ends. If it fails, the VM still runs, or is stopped if its
 // machine has ended meanwhile.
 func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendRequest) (Suspended, error) {
+	if s, err := e.lookup(c, ref); err == nil && e.cfg.BeforeSuspend != nil {
+		e.cfg.BeforeSuspend(ctx, s.id)
+	}
 	op, err := e.begin(ctx, c, ref, vm.OpSuspend)
 	if err != nil {
 		return Suspended{}, fail(vm.OpSuspend, ref, err)

@@ -101,6 +101,7 @@ func build(ctx context.Context, c *Config) *House {
 		return h.Repo.Get(ctx, c, ref)
 	}
 	c.Config.Repos = func() []vm.Repository { return h.Repo.All() }
+	c.Config.BeforeSuspend = func(ctx context.Context, id vm.ID) { h.Memories.Flush(ctx, id) }
 	h.Engine = engine.New(c.Config)
 	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now})
 	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
