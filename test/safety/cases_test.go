@@ -100,7 +100,7 @@ setsid python3 /tmp/d.py > /tmp/d.out 2>&1 < /dev/null & for i in 1 2 3 4 5 6 7 
 			script: `rm -rf ~/ 2>/dev/null; rm -rf --no-preserve-root / 2>/dev/null; true`, shows: []string{`files deleted`}},
 		{n: 11, class: deletion, name: "the working directory is another one than the agent thinks", script: `cd build 2>/dev/null; rm -rf ./*`, shows: []string{`files deleted`}},
 		{n: 12, class: deletion, name: "git destroys work that was not committed", script: `echo edit >> src/util.py; git reset -q --hard; git clean -qfdx`,
-			shows: []string{`untracked\.txt`, `ignored/x`}},
+			shows: []string{`untracked\.txt`, `/ignored/`}},
 		{n: 13, class: deletion, name: "a stash is dropped and its objects are pruned",
 			script: `echo work >> src/util.py; git stash -q; git stash drop -q; git reflog expire --expire=now --all; git gc -q --prune=now`, shows: []string{`in /workspace/app/\.git\b|/workspace/app/\.git: \d+`}},
 		{n: 14, class: deletion, name: ".git is deleted", script: `mv .git .git.bak; rm -rf .git.bak`, shows: []string{`repository .* is gone`}},
