@@ -82,6 +82,9 @@ type VMPermissionList struct {
 // GrantRepo is the body of POST and PUT …/permissions/git/{repo}.
 type GrantRepo struct {
 	Permission vm.GitAccess `json:"permission"`
+	// Branches are patterns of the branches that it may push to, and of tags as
+	// refs/tags/v*; none = agent/**.
+	Branches []string `json:"branches,omitempty"`
 }
 
 // RepoPermission answers GET …/permissions/git/{repo}.

@@ -210,7 +210,7 @@ func (s *server) grantRepo(change bool) func(*request) error {
 		if err := q.decode(&in, maxBody); err != nil {
 			return err
 		}
-		if err := s.Access.GrantRepo(q.Context(), q.call, q.identity(), q.values["repo"], in.Permission, change); err != nil {
+		if err := s.Access.GrantRepo(q.Context(), q.call, q.identity(), q.values["repo"], in.Permission, change, in.Branches...); err != nil {
 			return err
 		}
 		return q.ok(okBody{})

@@ -89,7 +89,7 @@ func (r *Repo) reach(c *vm.Call, ref string, need Need) (rec vm.Repository, p ri
 
 func denied(ref, why string) *vm.Error {
 	return vm.Errorf(vm.Denied, ref, "%s", why).WithCode("REPOSITORY_ACCESS_DENIED", "repoId", ref).
-		WithHint("the account's owner can grant it: `warren identity grant IDENTITY --repo NAME --write`")
+		WithHint("the account's owner can grant it: `warren repo grant REPO --identity IDENTITY --write`")
 }
 
 // ownersOnly refuses an identity or a VM.
@@ -114,7 +114,7 @@ func mayChange(rec *vm.Repository, p right, name string, deleted bool) error {
 	switch {
 	case deleted && protected:
 		return vm.Errorf(vm.Denied, branch, "the branch is protected and cannot be deleted").WithCode("REPOSITORY_ACCESS_DENIED", "branch", branch).
-			WithHint("end its protection first: `warren repo protect --off %s %s`", cmp.Or(rec.Name, rec.ID), branch)
+			WithHint("end its protection first: `warren repo unprotect %s %s`", cmp.Or(rec.Name, rec.ID), branch)
 	case deleted && branch == rec.DefaultBranch:
 		return vm.Errorf(vm.Denied, branch, "the default branch cannot be deleted").WithCode("REPOSITORY_ACCESS_DENIED", "branch", branch).
 			WithHint("make another branch the default first")
