@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,9 +45,8 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 	}
 	out.From, out.To, out.Workdir = from.Side, to.Side, to.Workdir
 	out.Manifest = manifest(from.Side, to.Side, out.Manifest)
-	live, missing := review.Live(from.State, to.State)
-	out.System = append(out.System, live...)
-	out.NotCompared = slices.Concat(out.NotCompared, notCompared(from, to), missing)
+	out.NotCompared = append(out.NotCompared, notCompared(from, to)...)
+	review.AddLive(out, from.State, to.State)
 	return *out, nil
 }
 

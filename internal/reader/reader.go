@@ -55,7 +55,7 @@ type Options = review.Options
 const maxAnswer = 64 << 20
 
 // Diff compares two disks, each given by its layers, the top first. The result lacks From
-// and To, and Live of the guests' own reports. Kinds: Corrupt, Unsupported (encrypted,
+// and To, and what the guests reported. Kinds: Corrupt, Unsupported (encrypted,
 // unknown file system, changed geometry), Limit, Timeout, Cancelled, Internal. A
 // comparison that failed is never an empty result.
 func (r *Reader) Diff(ctx context.Context, from, to []string, o Options) (*vm.Diff, error) {

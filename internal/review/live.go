@@ -12,17 +12,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Live compares the ports and processes of two captures, as the guest reported them; a
-// state is nil if none was recorded. missing says what is not compared, and which parts
-// of the machine the newer disk does not hold.
-func Live(was, now *vm.GuestState) (changes []vm.SystemChange, missing []string) {
-	d := vm.Diff{}
-	AddLive(&d, was, now)
-	return d.System, d.NotCompared
-}
-
-// AddLive adds to a diff what Live finds, and alerts about mounts that cover the working
-// directory.
+// AddLive adds to a diff what differs between two captures in the ports and processes that
+// the guest reported, which parts of the machine the newer disk does not hold, and alerts
+// about mounts that cover the working directory. A state is nil if none was recorded.
 func AddLive(d *vm.Diff, was, now *vm.GuestState) {
 	if now != nil {
 		mounts(d, now)

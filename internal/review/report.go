@@ -84,7 +84,7 @@ func (it *item) inode() *ext4.Inode {
 
 // Report compares two disks and says what differs, for people: in groups, with lines,
 // alerts and what the files mean for the machine. The sides are left empty, and ports
-// and processes too; see Live. Kinds: those of Compare, Invalid and NotFound for
+// and processes too; see AddLive. Kinds: those of Compare, Invalid and NotFound for
 // Paths, and Limit.
 func Report(ctx context.Context, from, to Disk, differ Differ, o Options) (*vm.Diff, error) {
 	c, err := openAndCompare(ctx, from, to, differ)
