@@ -104,8 +104,9 @@ func (m *committing) checkShown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer other.Close()
-	if differ := m.project.same(other); len(differ) > 0 {
+	differ := m.project.same(other)
+	_ = other.Close() // it was only read
+	if len(differ) > 0 {
 		return m.machineMoved(fmt.Sprintf("%d files changed in the VM since they were shown", len(differ)), differ)
 	}
 	return nil

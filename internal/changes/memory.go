@@ -60,11 +60,12 @@ var MemoryKind = ledger.Kind[vm.ID, vm.Memory]{
 }
 
 // NewMemories returns the room with its table in the ledger. Load the ledger and open the
-// engine and the repositories next, then call Open.
-func NewMemories(l *ledger.Ledger, cfg MemoryConfig) *Memories {
+// engine and the repositories next, then call Open. The room lives until Close, even if
+// ctx ends.
+func NewMemories(ctx context.Context, l *ledger.Ledger, cfg MemoryConfig) *Memories {
 	cfg.Quiet, cfg.Look = cmp.Or(cfg.Quiet, 3*time.Second), cmp.Or(cfg.Look, 2*time.Second)
 	m := &Memories{cfg: cfg, table: ledger.Add(l, MemoryKind), watched: map[vm.ID]bool{}, dirty: map[vm.ID]bool{}, syncing: map[vm.ID]*sync.Mutex{}}
-	m.life, m.cancel = context.WithCancel(context.Background())
+	m.life, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return m
 }
 
@@ -195,7 +196,7 @@ func (m *Memories) recordFor(ctx context.Context, c *vm.Call, v vm.VM, repositor
 	} else if !known {
 		r, err := m.cfg.Repo.Create(ctx, sub, repo.CreateRequest{Name: name + "-memory"})
 		if vm.KindOf(err) == vm.Exists {
-			return rec, vm.WithOp(vm.OpMemory, name, vm.Errorf(vm.Exists, name+"-memory", "a repository of this name is there already")).(*vm.Error).
+			return rec, vm.Errorf(vm.Exists, name+"-memory", "a repository of this name is there already").
 				WithHint("continue with what it remembers: `warren memory enable %s --repo %s-memory`", name, name)
 		}
 		if err != nil {

@@ -107,7 +107,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
 	h.Repo = repo.New(h.Ledger, repo.Config{Dir: c.Dir, Access: h.Access, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log, DiskLeft: h.Engine.DiskLeft, Net: outside.New(c.ReachPrivate)})
 	h.Changes = changes.New(changes.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Repo: h.Repo, Scratch: c.Dir.RepoIncoming(), Reader: c.Reader, Clock: c.Clock, Log: c.Log})
-	h.Memories = changes.NewMemories(h.Ledger, changes.MemoryConfig{Engine: h.Engine, Repo: h.Repo, Journal: h.Journal, Changes: h.Changes, Now: c.Clock.Now, Log: c.Log})
+	h.Memories = changes.NewMemories(ctx, h.Ledger, changes.MemoryConfig{Engine: h.Engine, Repo: h.Repo, Journal: h.Journal, Changes: h.Changes, Now: c.Clock.Now, Log: c.Log})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }

@@ -61,7 +61,7 @@ func project(t *testing.T, d disk, o review.ProjectOptions) (map[string]string, 
 	files, sum, last := map[string]string{}, vm.ProjectSummary{}, ""
 	for tr := tar.NewReader(&out); ; {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		data, rerr := io.ReadAll(tr)
