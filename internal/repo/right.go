@@ -65,9 +65,9 @@ func (r *Repo) find(c *vm.Call, ref string, need Need) (vm.Repository, right, er
 	case p.Access == "" && rec.Account != c.Actor.Account:
 		return vm.Repository{}, p, missing(shown)
 	case p.Access == "":
-		return vm.Repository{}, p, denied(shown, "the caller has no permission for this repository")
+		return vm.Repository{}, p, ungranted(c, shown, "the caller has no permission for this repository")
 	case need >= Write && p.Access != vm.GitWrite:
-		return vm.Repository{}, p, denied(shown, "the caller may only read this repository")
+		return vm.Repository{}, p, ungranted(c, shown, "the caller may only read this repository")
 	case need == Own && (c.Actor.Identity != "" || c.Actor.VM != ""):
 		return vm.Repository{}, p, ownersOnly(c, shown)
 	}
@@ -90,6 +90,15 @@ func (r *Repo) reach(c *vm.Call, ref string, need Need) (rec vm.Repository, p ri
 func denied(ref, why string) *vm.Error {
 	return vm.Errorf(vm.Denied, ref, "%s", why).WithCode("REPOSITORY_ACCESS_DENIED", "repoId", ref).
 		WithHint("the account's owner can grant it: `warren repo grant REPO --identity IDENTITY --write`")
+}
+
+// ungranted is denied, with the command that grants the right to the caller.
+func ungranted(c *vm.Call, ref, why string) error {
+	err := denied(ref, why)
+	if c.Actor.VM != "" {
+		return err.WithHint("the account's owner can grant it: `warren repo grant %s --vm %s --write`", ref, c.Actor.VM)
+	}
+	return err
 }
 
 // ownersOnly refuses an identity or a VM.
