@@ -119,6 +119,10 @@ func (r *report) nameThem(list []*item) string {
 	return text
 }
 
+// resizeInode owns the blocks that a file system reserves to grow. The kernel writes it
+// when it mounts a file system for the first time.
+const resizeInode = 7
+
 // belowAlerts are about what no kernel of a guest does.
 func (r *report) belowAlerts(c *Result) {
 	var silent []*item
@@ -131,8 +135,9 @@ func (r *report) belowAlerts(c *Result) {
 		r.alert("hidden-write", silent, "file changed and none of its times did, as when somebody writes to the disk below the file system",
 			"files changed and none of their times did, as when somebody writes to the disk below the file system")
 	}
-	if n := len(c.Reserved); n > 0 {
-		r.out.Alerts = append(r.out.Alerts, vm.Alert{Kind: "reserved-inodes", Text: fmt.Sprintf("%s that no file has differ: somebody may have hidden data in them: %v", count(n, "reserved inode"), c.Reserved[:min(n, 9)])})
+	reserved := slices.DeleteFunc(slices.Clone(c.Reserved), func(n uint32) bool { return n == resizeInode })
+	if n := len(reserved); n > 0 {
+		r.out.Alerts = append(r.out.Alerts, vm.Alert{Kind: "reserved-inodes", Text: fmt.Sprintf("%s that no file has differ: somebody may have hidden data in them: %v", count(n, "reserved inode"), reserved[:min(n, 9)])})
 	}
 	if n := len(c.Oddities); n > 0 {
 		text := fmt.Sprintf("the file system has what no kernel writes: %s", words(c.Oddities[0]))

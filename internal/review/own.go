@@ -19,12 +19,15 @@ var (
 	machineIDForm = regexp.MustCompile(`^[0-9a-f]{32}\n?$`)
 )
 
+// dbusMachineID is a link that the first start makes.
+const dbusMachineID = "/var/lib/dbus/machine-id"
+
 // ownWrites are files that Warren's agent, or systemd, writes whenever a machine
 // starts, with a check that the content is what they write and no more.
 var ownWrites = map[string]func(was, now []byte) bool{
 	"/etc/hostname":                     func(_, now []byte) bool { return hostnameForm.Match(now) },
 	"/etc/machine-id":                   func(_, now []byte) bool { return machineIDForm.Match(now) },
-	"/var/lib/dbus/machine-id":          func(_, now []byte) bool { return machineIDForm.Match(now) },
+	dbusMachineID:                       func(_, now []byte) bool { return machineIDForm.Match(now) },
 	"/etc/hosts":                        sameHosts,
 	"/etc/.updated":                     nil,
 	"/var/.updated":                     nil,
@@ -60,6 +63,10 @@ func isHostKey(_, now []byte) bool {
 // start. A changed mode, owner or type is none.
 func (r *report) ownWrite(c *Change) (bool, error) {
 	check, known := ownWrites[c.Path]
+	if known && c.Path == dbusMachineID && c.Verb == Added && c.Now.Type == ext4.Symlink {
+		target, err := r.now.fs.Target(c.Now)
+		return target == "/etc/machine-id", err
+	}
 	if !known || c.Verb == Deleted || c.Now.Type != ext4.Regular || c.Silent || c.Now.Mode&(setID|0o022) != 0 || c.Now.UID != 0 || c.Attrs {
 		return false, nil
 	}

@@ -310,10 +310,15 @@ func (r *report) missing(c *Result) {
 	}
 	unsearched := 0
 	for _, h := range r.out.Hidden {
-		unsearched += h.Stat.Added + h.Stat.Modified
+		if h.Reason != ownReason {
+			unsearched += h.Stat.Added + h.Stat.Modified
+		}
 	}
 	if unsearched > 0 {
 		r.notCompared("secrets in the %s that are only counted", count(unsearched, "file"))
+	}
+	if slices.Contains(c.Reserved, resizeInode) {
+		r.notCompared("the blocks that the file system reserves to grow, which differ")
 	}
 	if c.Unowned > 0 {
 		r.notCompared("%s (%s) that no file owns: free space, mostly of files that came and went", count(int(c.Unowned), "changed block"), size(int64(c.Unowned)*r.now.fs.BlockSize()))
