@@ -30,9 +30,11 @@ type room struct {
 	*repo.Repo
 	t    *testing.T
 	site *vmtest.Site
-	call *vm.Call
-	web  *httptest.Server // serves files
-	www  string           // its files
+
+	house *vmtest.House
+	call  *vm.Call
+	web   *httptest.Server // serves files
+	www   string           // its files
 }
 
 func newRoom(t *testing.T) *room {
@@ -58,7 +60,7 @@ func newRoom(t *testing.T) *room {
 	www := t.TempDir()
 	web := httptest.NewServer(http.FileServer(http.Dir(www)))
 	t.Cleanup(web.Close)
-	return &room{h.Repo, t, site, call, web, www}
+	return &room{h.Repo, t, site, h, call, web, www}
 }
 
 // git runs git for the test itself, as a user.

@@ -39,7 +39,7 @@ func (r *Repo) createFilled(ctx context.Context, c *vm.Call, req CreateRequest, 
 	}
 	defer func() { receipt.End(err, nil) }()
 	tmp := filepath.Join(r.cfg.Dir.RepoIncoming(), "new-"+rec.ID)
-	defer os.RemoveAll(tmp) //nolint:errcheck // what is left is removed by the next start
+	defer os.RemoveAll(tmp) // what is left is removed by the next start
 	if err := makeFiles(tmp, rec.DefaultBranch); err != nil {
 		return rec, err
 	}

@@ -65,7 +65,7 @@ func (r *Repo) searchIn(ctx context.Context, c *vm.Call, ref string, q *SearchQu
 
 // tooSlow explains a search that was ended.
 func tooSlow(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() == context.DeadlineExceeded { //nolint:errorlint // a context's own value
+	if err != nil && ctx.Err() == context.DeadlineExceeded {
 		return vm.Errorf(vm.Timeout, "", "the search took longer than %s and was ended", searchTime).
 			WithHint("search for a plain text, or in fewer files with pathPattern")
 	}

@@ -135,7 +135,7 @@ func (r *Repo) SearchDiffs(ctx context.Context, c *vm.Call, ref string, q Search
 			return nil
 		})
 	})
-	late := ctx.Err() == context.DeadlineExceeded //nolint:errorlint // a context's own value
+	late := ctx.Err() == context.DeadlineExceeded
 	out.HasMore = late || out.TotalCommits > q.Offset+len(out.Commits)
 	if late || errors.Is(err, errEnough) {
 		err = nil
