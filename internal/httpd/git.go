@@ -61,7 +61,9 @@ func (s *server) serveGit(path string) func(*request) error {
 		ctx, end := s.streaming(q)
 		defer end()
 		q.sent = true // the room answers
-		s.Repo.ServeGit(q.w, q.WithContext(ctx), q.call, ref, path)
+		if err := s.Repo.ServeGit(q.w, q.WithContext(ctx), q.call, ref, path); err != nil {
+			s.Log.Debug("git was refused", "repository", ref, "path", path, "request", q.call.Request, "err", err)
+		}
 		return nil
 	}
 }

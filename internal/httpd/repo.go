@@ -258,11 +258,11 @@ const brokenBranch = "{*branch}"
 
 func (s *server) createBranch(q *request) error {
 	name := q.values["branch"]
-	switch {
-	case name == brokenBranch:
+	switch name {
+	case brokenBranch:
 		return badGit(name, "this SDK sends its path template in place of the branch's name, so the name never arrives").
 			WithHint("make the branch by a commit to its name, or by `git push`")
-	case name == "":
+	case "":
 		return vm.Errorf(vm.Invalid, "branch", "the name of the branch is missing").WithCode("BRANCH_NAME_EMPTY")
 	}
 	var in api.NewBranch
