@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -228,5 +229,32 @@ func TestCompareForks(t *testing.T) {
 	}
 	if _, err := h.Compare(ctx, c, vm.CompareRequest{}); vm.KindOf(err) != vm.Invalid {
 		t.Errorf("a comparison of nothing: %v, want kind Invalid", err)
+	}
+}
+
+// TestKeepOthers: keep removes the other candidates of the fork, and no VM that was forked
+// at another time.
+func TestKeepOthers(t *testing.T) {
+	_, h, c := house(t)
+	ctx := t.Context()
+	for prefix, n := range map[string]int{"try": 3, "later": 1} {
+		if _, err := h.Fork(ctx, c, "box", engine.ForkRequest{Count: n, Prefix: prefix}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k, err := h.KeepOver(ctx, c, "try-2", changes.KeepRequest{Over: "box", RemoveOthers: true})
+	if err != nil || k.VM.Name != "box" || len(k.Removed) != 2 {
+		t.Fatalf("keep gives %+v (%v), want try-2 as box and two removed", k, err)
+	}
+	list, _, _, err := h.List(ctx, c, engine.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, v := range list {
+		left = append(left, v.Name)
+	}
+	if !slices.Contains(left, "later-1") || slices.Contains(left, "try-1") || slices.Contains(left, "try-3") {
+		t.Errorf("after keep there are %q, want later-1 and neither try-1 nor try-3", left)
 	}
 }
