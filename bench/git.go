@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -20,20 +21,20 @@ import (
 const gitSamples = 7
 
 // git measures a clone of a repository of 100 MB beside `git http-backend` alone on the
-// same files, and commits of 100 files by the API.
-func (b *bench) git(ctx context.Context) error {
-	big, err := b.repository(ctx)
+// same files, and commits of 100 files by the API, on a server of its own without VMs.
+func (b *bench) git(ctx context.Context) (err error) {
+	s, err := startServer(ctx, b.binary, filepath.Join(b.dir, "git"), "", 0)
 	if err != nil {
 		return err
 	}
-	for i := range 10 { // of several commits, since a request has a limit
-		if err := b.commit(ctx, big, fmt.Sprintf("part%d/", i), 10, func() []byte {
-			data := make([]byte, 1<<20)
-			_, _ = rand.Read(data)
-			return data
-		}); err != nil {
-			return err
-		}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	big, err := s.repository(ctx)
+	if err != nil {
+		return err
+	}
+	own := strings.Replace(s.url, "http://", "http://x-access-token:"+s.key+"@", 1)
+	if err := b.fill(ctx, own+"/"+big); err != nil {
+		return err
 	}
 	path, err := exec.CommandContext(ctx, "git", "--exec-path").Output()
 	if err != nil {
@@ -41,12 +42,11 @@ func (b *bench) git(ctx context.Context) error {
 	}
 	backend := httptest.NewServer(&cgi.Handler{
 		Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
-		Env:  []string{"GIT_PROJECT_ROOT=" + b.server.dir.Repos(), "GIT_HTTP_EXPORT_ALL=1", "HOME=" + b.dir},
+		Env:  []string{"GIT_PROJECT_ROOT=" + s.dir.Repos(), "GIT_HTTP_EXPORT_ALL=1", "HOME=" + b.dir},
 	})
 	defer backend.Close()
 	ours := b.rep.series("clone of 100 MB", "ms", bound{})
 	theirs := b.rep.series("clone of 100 MB, git http-backend alone", "ms", bound{})
-	own := strings.Replace(b.server.url, "http://", "http://x-access-token:"+b.server.key+"@", 1)
 	for i := range gitSamples + 1 {
 		for url, to := range map[string]*series{own + "/" + big: ours, backend.URL + "/" + big: theirs} {
 			took, err := b.clone(ctx, url)
@@ -59,7 +59,7 @@ func (b *bench) git(ctx context.Context) error {
 		}
 	}
 	b.rep.ratio("speed of a clone, of git http-backend's", theirs, ours, bound{Min: 0.8})
-	small, err := b.repository(ctx)
+	small, err := s.repository(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (b *bench) git(ctx context.Context) error {
 	for i := range gitSamples + 1 {
 		n := 0
 		began := time.Now()
-		if err := b.commit(ctx, small, "", 100, func() []byte {
+		if err := s.commit(ctx, small, 100, func() []byte {
 			n++
 			return fmt.Appendf(nil, "package x\n\n// %d %d\n", i, n)
 		}); err != nil {
@@ -81,16 +81,16 @@ func (b *bench) git(ctx context.Context) error {
 }
 
 // repository makes a repository and returns its id.
-func (b *bench) repository(ctx context.Context) (string, error) {
+func (s *server) repository(ctx context.Context) (string, error) {
 	var out struct {
 		RepoID string `json:"repoId"`
 	}
-	err := b.server.call(ctx, "POST", "/git/v1/repo", map[string]any{}, &out)
+	err := s.call(ctx, "POST", "/git/v1/repo", map[string]any{}, &out)
 	return out.RepoID, err
 }
 
-// commit makes a commit of n files below a directory.
-func (b *bench) commit(ctx context.Context, repo, dir string, n int, content func() []byte) error {
+// commit makes a commit of n files.
+func (s *server) commit(ctx context.Context, repo string, n int, content func() []byte) error {
 	type file struct {
 		Path     string `json:"path"`
 		Content  string `json:"content"`
@@ -98,21 +98,52 @@ func (b *bench) commit(ctx context.Context, repo, dir string, n int, content fun
 	}
 	var files []file
 	for i := range n {
-		files = append(files, file{fmt.Sprintf("%sdir%d/file%d", dir, i%10, i), base64.StdEncoding.EncodeToString(content()), "base64"})
+		files = append(files, file{fmt.Sprintf("dir%d/file%d", i%10, i), base64.StdEncoding.EncodeToString(content()), "base64"})
 	}
-	return b.server.call(ctx, "POST", "/git/v1/repo/"+repo+"/commits", map[string]any{"message": "files", "files": files}, nil)
+	return s.call(ctx, "POST", "/git/v1/repo/"+repo+"/commits", map[string]any{"message": "files", "files": files}, nil)
+}
+
+// fill pushes 100 files of 1 MiB to an empty repository.
+func (b *bench) fill(ctx context.Context, url string) error {
+	dir := filepath.Join(b.dir, "filled")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for i := range 100 {
+		data := make([]byte, 1<<20)
+		_, _ = rand.Read(data)
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%d", i)), data, 0o600); err != nil {
+			return err
+		}
+	}
+	for _, args := range [][]string{
+		{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "files"}, {"push", "-q", url, "HEAD:main"},
+	} {
+		if err := b.runGit(ctx, dir, args...); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+// runGit runs the host's git in a directory.
+func (b *bench) runGit(ctx context.Context, dir string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+b.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("git %s: %w: %s", args[0], err, out)
+	}
+	return nil
 }
 
 // clone clones a repository with the host's git, and removes the clone.
 func (b *bench) clone(ctx context.Context, url string) (time.Duration, error) {
 	dir := filepath.Join(b.dir, "clone")
-	cmd := exec.CommandContext(ctx, "git", "clone", "-q", "--bare", url, dir)
-	cmd.Env = append(os.Environ(), "HOME="+b.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0")
 	began := time.Now()
-	out, err := cmd.CombinedOutput()
+	err := b.runGit(ctx, b.dir, "clone", "-q", "--bare", url, dir)
 	took := time.Since(began)
 	if err != nil {
-		return 0, fmt.Errorf("git clone: %w: %s", err, out)
+		return 0, err
 	}
 	return took, os.RemoveAll(dir)
 }
