@@ -39,6 +39,7 @@ var sections = []section{
 	{"folder", (*bench).folder, nil},
 	{"volumes", (*bench).volumes, nil},
 	{"git", (*bench).git, nil},
+	{"gitsearch", (*bench).gitSearch, nil},
 	{"worlds.pause", (*bench).worldPause, nil},
 	{"worlds.private", (*bench).worldPrivate, nil},
 	{"worlds.fork", (*bench).worldFork, nil},
