@@ -177,8 +177,8 @@ type NewPlainCommit struct {
 	Committer *GitAuthor `json:"committer,omitempty"`
 }
 
-// Commit is one commit.
-type Commit struct {
+// GitCommit is one commit.
+type GitCommit struct {
 	SHA       string      `json:"sha"`
 	Message   string      `json:"message"`
 	Author    vm.Person   `json:"author"`
@@ -189,19 +189,19 @@ type Commit struct {
 
 // CreatedCommit is a commit that was made.
 type CreatedCommit struct {
-	Commit Commit `json:"commit"`
+	Commit GitCommit `json:"commit"`
 }
 
 // CommitList is one page of a history.
 type CommitList struct {
-	Commits    []Commit `json:"commits"`
-	Count      int      `json:"count"`
-	Offset     *int     `json:"offset,omitempty"`
-	Limit      int      `json:"limit"`
-	Total      *int     `json:"total,omitempty"`
-	Order      string   `json:"order"`              // desc or asc
-	Selector   any      `json:"selector,omitempty"` // as the contract spells it: Range, Since or Until
-	NextCommit *string  `json:"next_commit,omitempty"`
+	Commits    []GitCommit `json:"commits"`
+	Count      int         `json:"count"`
+	Offset     *int        `json:"offset,omitempty"`
+	Limit      int         `json:"limit"`
+	Total      *int        `json:"total,omitempty"`
+	Order      string      `json:"order"`              // desc or asc
+	Selector   any         `json:"selector,omitempty"` // as the contract spells it: Range, Since or Until
+	NextCommit *string     `json:"next_commit,omitempty"`
 }
 
 // RepoContent is a file (content in base64) or a directory (entries) of a commit.

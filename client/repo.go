@@ -74,7 +74,7 @@ func (c *Client) UnprotectBranch(ctx context.Context, repo, pattern string) ([]s
 
 // RepoCommits lists commits of a branch or another revision ("" = the default branch),
 // the newest first, that changed path ("" = any). limit 0 = 50, at most 500.
-func (c *Client) RepoCommits(ctx context.Context, repo, rev, path string, limit int) ([]api.Commit, error) {
+func (c *Client) RepoCommits(ctx context.Context, repo, rev, path string, limit int) ([]api.GitCommit, error) {
 	q := url.Values{"disableTotalCount": {"true"}}
 	for name, v := range map[string]string{"branch": rev, "path": path} {
 		if v != "" {
@@ -89,7 +89,7 @@ func (c *Client) RepoCommits(ctx context.Context, repo, rev, path string, limit 
 }
 
 // RepoCommit makes a commit of files on a branch.
-func (c *Client) RepoCommit(ctx context.Context, repo string, in api.NewCommit) (api.Commit, error) {
+func (c *Client) RepoCommit(ctx context.Context, repo string, in api.NewCommit) (api.GitCommit, error) {
 	made, err := do[api.CreatedCommit](ctx, c, call{method: "POST", path: repoPath(repo, "commits")}, in)
 	return made.Commit, err
 }

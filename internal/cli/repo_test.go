@@ -33,7 +33,7 @@ func TestRepoCredential(t *testing.T) {
 // TestRepoOutput: names and messages of a repository are shown safely.
 func TestRepoOutput(t *testing.T) {
 	f := newFake(t)
-	f.on("GET /git/v1/repo/shop/git/commits", api.CommitList{Commits: []api.Commit{{SHA: strings.Repeat("a", 40), Message: "evil \x1b[2J\nbody"}}})
+	f.on("GET /git/v1/repo/shop/git/commits", api.CommitList{Commits: []api.GitCommit{{SHA: strings.Repeat("a", 40), Message: "evil \x1b[2J\nbody"}}})
 	r := run(t, f, Local{}, "", "repo", "log", "shop")
 	if r.code != 0 || strings.Contains(r.out, "\x1b") || !strings.Contains(r.out, "aaaaaaaaaaaa") || strings.Contains(r.out, "body") {
 		t.Errorf("repo log ends with %d and prints %q", r.code, r.out)

@@ -22,7 +22,7 @@ func (s *server) repoContentRoutes() []route {
 		{"POST", repoBase + "/commits", token, s.commitFiles, "Write and delete files in one commit on a branch, which is made if it does not exist.", api.NewCommit{}, api.CreatedCommit{}, false, ""},
 		{"GET", repoBase + "/git/commits", token, s.commits, "Commits of a branch. since is the older end, left out; until the newer end, included.", nil, api.CommitList{}, false, "branch limit order since until offset disableTotalCount path"},
 		{"POST", repoBase + "/git/commits", token, s.plainCommit, "Make a commit of an existing tree; no branch is moved.", api.NewPlainCommit{}, api.CreatedCommit{}, false, ""},
-		{"GET", repoBase + "/git/commits/{sha}", token, s.commitAt, "One commit, by its id, a branch or a tag.", nil, api.Commit{}, false, ""},
+		{"GET", repoBase + "/git/commits/{sha}", token, s.commitAt, "One commit, by its id, a branch or a tag.", nil, api.GitCommit{}, false, ""},
 		{"GET", repoBase + "/contents/{path...}", token, s.contents, "A file, or a directory's entries, at a revision.", nil, api.RepoContent{}, false, "rev recursive"},
 		{"GET", repoBase + "/git/trees/{sha}", token, s.tree, "The entries of a tree.", nil, api.GitTree{}, false, "recursive"},
 		{"GET", repoBase + "/git/blobs/{sha}", token, s.blob, "The content of a blob.", nil, api.GitBlob{}, false, ""},
@@ -33,8 +33,8 @@ func (s *server) repoContentRoutes() []route {
 	}
 }
 
-func shownCommit(c vm.Commit) api.Commit {
-	out := api.Commit{SHA: c.SHA, Message: c.Message, Author: c.Author, Committer: c.Committer, Tree: api.GitObject{SHA: c.Tree}, Parents: []api.GitObject{}}
+func shownCommit(c vm.Commit) api.GitCommit {
+	out := api.GitCommit{SHA: c.SHA, Message: c.Message, Author: c.Author, Committer: c.Committer, Tree: api.GitObject{SHA: c.Tree}, Parents: []api.GitObject{}}
 	for _, p := range c.Parents {
 		out.Parents = append(out.Parents, api.GitObject{SHA: p})
 	}
@@ -144,7 +144,7 @@ func (s *server) commits(q *request) error {
 	if err != nil {
 		return err
 	}
-	out := api.CommitList{Commits: []api.Commit{}, Count: len(list.Commits), Limit: f.Limit, Order: order, Selector: selector(f), NextCommit: text(list.Next)}
+	out := api.CommitList{Commits: []api.GitCommit{}, Count: len(list.Commits), Limit: f.Limit, Order: order, Selector: selector(f), NextCommit: text(list.Next)}
 	for _, c := range list.Commits {
 		out.Commits = append(out.Commits, shownCommit(c))
 	}
