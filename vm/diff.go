@@ -207,6 +207,9 @@ type HiddenDir struct {
 	Group  string    `json:"group"`
 	Stat   DiffStat  `json:"stat"`
 	Reason string    `json:"reason"` // e.g. "files below node_modules"
+	// Own says that Warren or the system writes these files at every start. They are in
+	// no other count of the diff.
+	Own bool `json:"own,omitempty"`
 }
 
 // SystemChange is a difference of the machine in the words of its system.

@@ -96,6 +96,9 @@ func outsideOf(d *vm.Diff, in []vm.GuestPath) (shown []vm.GuestPath, n, noise in
 		add(c.Path, c.Group, 1)
 	}
 	for _, h := range d.Hidden {
+		if h.Own {
+			continue
+		}
 		add(h.Path, h.Group, h.Stat.Files())
 	}
 	return shown, n, noise

@@ -113,32 +113,30 @@ func TestChainReadsWhatQEMUReads(t *testing.T) {
 // was written since the layer that they share.
 func TestDiffer(t *testing.T) {
 	paths := stack(t)
-	a, b := chain(t, paths[1:]...), (*qcow.Chain)(nil)
-	{
-		var layers []*qcow.DiskLayer
-		for _, p := range paths {
-			f, err := os.Open(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { f.Close() })
-			l, err := qcow.OpenLayer(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			layers = append(layers, l)
-		}
-		var err error
-		if a, err = qcow.NewChain(layers[1:]...); err != nil {
+	var layers []*qcow.DiskLayer
+	for _, p := range paths {
+		f, err := os.Open(p)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if b, err = qcow.NewChain(layers...); err != nil {
+		t.Cleanup(func() { f.Close() })
+		l, err := qcow.OpenLayer(f)
+		if err != nil {
 			t.Fatal(err)
 		}
+		layers = append(layers, l)
+	}
+	a, err := qcow.NewChain(layers[1:]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := qcow.NewChain(layers...)
+	if err != nil {
+		t.Fatal(err)
 	}
 	named := map[int64]bool{}
 	runs := int64(0)
-	err := qcow.Differ(a, b, func(off, n int64) error {
+	err = qcow.Differ(a, b, func(off, n int64) error {
 		for at := off; at < off+n; at += qcow.ClusterSize {
 			named[at] = true
 		}

@@ -59,6 +59,9 @@ func check(d *vm.Diff, o review.Options) error {
 		if !path(h.Path) || !slices.Contains(groups, h.Group) || !counts(h.Stat) || !text(h.Reason) {
 			return distrust("a directory whose changes are counted is %s", h.Path)
 		}
+		if h.Own {
+			continue
+		}
 		sum.Added, sum.Modified = sum.Added+h.Stat.Added, sum.Modified+h.Stat.Modified
 		sum.Deleted, sum.Renamed = sum.Deleted+h.Stat.Deleted, sum.Renamed+h.Stat.Renamed
 	}

@@ -153,7 +153,7 @@ func (r *report) hidden() {
 		it.count(stats[k])
 	}
 	for k, stat := range stats {
-		r.out.Hidden = append(r.out.Hidden, vm.HiddenDir{Path: vm.GuestPath(k.dir), Group: string(k.group), Stat: *stat, Reason: k.reason})
+		r.out.Hidden = append(r.out.Hidden, vm.HiddenDir{Path: vm.GuestPath(k.dir), Group: string(k.group), Stat: *stat, Reason: k.reason, Own: k.reason == ownReason})
 	}
 	slices.SortFunc(r.out.Hidden, func(a, b vm.HiddenDir) int {
 		return cmp.Or(cmp.Compare(groupRank(a.Group), groupRank(b.Group)), cmp.Compare(b.Stat.Files(), a.Stat.Files()), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Reason, b.Reason))

@@ -213,10 +213,13 @@ func (r *report) list() error {
 	stats := map[Group]*vm.DiffStat{}
 	for i := range r.items {
 		it := &r.items[i]
-		if stats[it.group] == nil {
-			stats[it.group] = &vm.DiffStat{}
+		own := it.hide.reason == ownReason
+		if !own {
+			if stats[it.group] == nil {
+				stats[it.group] = &vm.DiffStat{}
+			}
+			it.count(stats[it.group])
 		}
-		it.count(stats[it.group])
 		if it.hide != (hide{}) {
 			if err := r.hash(it); err != nil {
 				return err
@@ -310,7 +313,7 @@ func (r *report) missing(c *Result) {
 	}
 	unsearched := 0
 	for _, h := range r.out.Hidden {
-		if h.Reason != ownReason {
+		if !h.Own {
 			unsearched += h.Stat.Added + h.Stat.Modified
 		}
 	}
