@@ -84,6 +84,7 @@ func TestLimitsOfKinds(t *testing.T) {
 		"identities":      1000,
 		"jobs":            0, // as many as are kept for the account
 		"keys":            1000,
+		"memories":        2000,
 		"mappings":        0, // below verified domains, one for each name
 		"repo-deliveries": 0, // 150 for each trigger
 		"repo-triggers":   1000,

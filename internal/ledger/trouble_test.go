@@ -6,6 +6,7 @@ package ledger_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,10 +97,11 @@ func otherHostUnreadable(p *place, v *server) {
 			}
 			return fmt.Sprint(ids)
 		}
+		slices.Sort(want) // s999 comes after s1000
 		v.soon(fmt.Sprintf("%s lists %s as unreadable", who, want), func() bool { return have() == fmt.Sprint(append([]string{}, want...)) })
 	}
 	named, cut, bare := other.stored(p), other.stored(p), other.stored(p)
-	damage(named, `{"id":7,"name":[],"host":"there","_write":"x"}`)
+	damage(named, `{"id":7,"vm":7,"name":[],"host":"there","_write":"x"}`)
 	damage(cut, `{"deep":{"host":"here"},"host":"there","name":"n`)
 	damage(bare, `{"ho`)
 	end := other.stored(p)
