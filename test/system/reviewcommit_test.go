@@ -75,7 +75,7 @@ func (h *host) committed(args ...string) vm.CommitPlan {
 
 // TestReviewCommit: work in a VM becomes a commit that holds exactly what was shown.
 //
-// 000-16, 000-26, 001-51, 001-53
+// 000-16, 000-26, 001-51
 func TestReviewCommit(t *testing.T) {
 	h := newHost(t)
 	_, address := h.hosted("shop")
