@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -169,6 +170,9 @@ func TestUnconfined(t *testing.T) {
 	defer layer.Close()
 	cmd := exec.Command(build(t, "hostile", "./testdata/hostile"), "1")
 	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(`{"workdir":"reach `+other+`"}`), []*os.File{layer}
+	if os.Geteuid() == 0 { // its mount over / is for nobody else
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	}
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
