@@ -9,6 +9,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"io"
+	"path"
 
 	"github.com/warren-vm/warren/internal/ext4"
 	"github.com/warren-vm/warren/vm"
@@ -130,10 +131,12 @@ func (r *report) unzip(data []byte) (texts [][]byte, note string) {
 }
 
 // searchObjects searches the objects that came into repositories: what was committed
-// once stays in the history. Packs are not searched.
+// once stays in the history. Packs are not searched, and the report says so: most of
+// their objects are differences from others.
 func (r *report) searchObjects() error {
 	const maxObjects = 5000
 	looked := 0
+	r.notePacks()
 	for i := range r.items {
 		it := &r.items[i]
 		if !it.gitOwn || it.Verb != Added || it.Now.Type != ext4.Regular || it.Now.Size > 1<<20 {
@@ -170,6 +173,26 @@ func (r *report) searchObjects() error {
 		}
 	}
 	return nil
+}
+
+// notePacks says how many packs came, for they are not searched.
+func (r *report) notePacks() {
+	packs, bytes := 0, int64(0)
+	for i := range r.items {
+		it := &r.items[i]
+		if it.gitOwn && it.Now != nil && it.Now.Type == ext4.Regular && isPack(it.inGit) && (it.Verb == Added || it.Content) {
+			packs++
+			bytes += it.Now.Size
+		}
+	}
+	if packs > 0 {
+		r.notCompared("secrets in the history that %s of git (%s) brought", count(packs, "new pack"), size(bytes))
+	}
+}
+
+// isPack reports whether a path in a repository is that of a pack.
+func isPack(rel string) bool {
+	return path.Dir(rel) == "objects/pack" && path.Ext(rel) == ".pack"
 }
 
 // isObject reports whether a path in a repository is that of a loose object.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/review"
+	"github.com/warren-vm/warren/vm"
 )
 
 // A secret is found in compressed data and in the history of a repository, after the
@@ -51,5 +52,24 @@ func TestSecretInArchivesAndHistory(t *testing.T) {
 	wantAlert(t, d, "secret", "3 possible secrets", "in the history of /work/app")
 	if strings.Contains(fmt.Sprintf("%+v", d), strings.TrimSpace(key[2:])) {
 		t.Error("the key stands somewhere in the report")
+	}
+}
+
+// A pack that came is not searched, and the report says so; one that was there before is
+// no news. // 000-49
+func TestPacksAreNamed(t *testing.T) {
+	p := newGitTree(t)
+	p.git("add", ".")
+	p.git("commit", "-qm", "first")
+	was := format(t, p.dir)
+	p.git("repack", "-qad")
+	packed := format(t, p.dir)
+	about := func(d *vm.Diff) string { return strings.Join(d.NotCompared, "; ") }
+	if s := about(report(t, was, packed, review.Options{})); !strings.Contains(s, "secrets in the history that 1 new pack of git (") {
+		t.Errorf("after a repack, not compared is %q, want the new pack", s)
+	}
+	p.put("more", "text\n")
+	if s := about(report(t, packed, format(t, p.dir), review.Options{})); strings.Contains(s, "pack") {
+		t.Errorf("without a new pack, not compared is %q", s)
 	}
 }
