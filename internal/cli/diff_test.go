@@ -107,12 +107,12 @@ func TestDiffPatch(t *testing.T) {
 	d := sampleDiff()
 	d.PatchBase = "/work"
 	d.Changes[0].Patch = []byte("diff --git a/a.go b/a.go\n")
-	d.Changes[2].Cut = "left out of the patch: it seems to hold a secret"
+	d.Changes[2].Cut = "it seems to hold a secret"
 	f := newFake(t)
 	f.on("POST /v1/vms/app/diff", d)
 	r := run(t, f, Local{}, "", "diff", "app", "--patch")
 	r.wants(t, 0, "")
-	if !strings.HasSuffix(r.out, "diff --git a/a.go b/a.go\n") || !strings.Contains(r.out, "# left out: /work/.env: ") {
+	if !strings.HasSuffix(r.out, "diff --git a/a.go b/a.go\n") || !strings.Contains(r.out, "# left out: /work/.env: it seems to hold a secret\n") {
 		t.Errorf("the patch is %q", r.out)
 	}
 }

@@ -62,7 +62,7 @@ func (r *report) patch(it *item, fc *vm.FileChange) error {
 		return nil
 	}
 	leave := func(why string) error {
-		fc.Cut = strings.Join(nonEmpty(fc.Cut, "left out of the patch: "+why), "; ")
+		fc.Cut = strings.Join(nonEmpty(fc.Cut, why), "; ")
 		return nil
 	}
 	switch {

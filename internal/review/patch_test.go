@@ -152,7 +152,7 @@ func TestPatchWithoutSecrets(t *testing.T) {
 	if err := d.WritePatch(&patch); err != nil {
 		t.Fatal(err)
 	}
-	if text := patch.String(); strings.Contains(text, key) || !strings.Contains(text, "+2") || !strings.Contains(text, "left out: /work/.env") || !strings.Contains(text, "left out: /work/old") {
+	if text := patch.String(); strings.Contains(text, key) || !strings.Contains(text, "+2") || !strings.Contains(text, "# left out: /work/.env: it seems to hold a secret\n") || !strings.Contains(text, "left out: /work/old") {
 		t.Errorf("the patch is\n%s", text)
 	}
 }
