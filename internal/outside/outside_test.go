@@ -116,7 +116,7 @@ func clone(t *testing.T, tunnel *Tunnel, from string) (string, error) {
 func TestGitGoesThroughTheTunnel(t *testing.T) {
 	s := site(t)
 	open := func(allow []netip.Prefix, limit int64) *Tunnel {
-		tunnel, err := New(allow).Tunnel(t.Context(), limit)
+		tunnel, err := New(allow).Tunnel(t.Context(), limit, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestGitGoesThroughTheTunnel(t *testing.T) {
 
 // TestTunnelNeedsItsSecret: another program on this computer cannot use the tunnel.
 func TestTunnelNeedsItsSecret(t *testing.T) {
-	tunnel, err := New(loopback).Tunnel(t.Context(), 1<<20)
+	tunnel, err := New(loopback).Tunnel(t.Context(), 1<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestTunnelNeedsItsSecret(t *testing.T) {
 func TestTunnelConnects(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 	defer s.Close()
-	tunnel, err := New(loopback).Tunnel(t.Context(), 1<<20)
+	tunnel, err := New(loopback).Tunnel(t.Context(), 1<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ type Tunnel struct {
 	addr   string
 	secret string
 	left   atomic.Int64 // bytes that may still come from outside
+	take   func(n int64) error
 	ended  context.CancelFunc
 
 	mu    sync.Mutex
@@ -36,14 +37,16 @@ type Tunnel struct {
 	conns map[net.Conn]bool
 }
 
-// Tunnel opens a proxy that takes at most limit bytes from outside.
-func (n *Net) Tunnel(ctx context.Context, limit int64) (*Tunnel, error) {
+// Tunnel opens a proxy that takes at most limit bytes from outside. take is told of bytes
+// that came, and its error ends the connection; nil = nobody wants to know. Connections
+// call it at once.
+func (n *Net) Tunnel(ctx context.Context, limit int64, take func(n int64) error) (*Tunnel, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, "", "the proxy for git cannot listen: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t := &Tunnel{net: n, addr: l.Addr().String(), secret: rand.Text(), ended: cancel, conns: map[net.Conn]bool{}}
+	t := &Tunnel{net: n, addr: l.Addr().String(), secret: rand.Text(), take: take, ended: cancel, conns: map[net.Conn]bool{}}
 	t.left.Store(limit)
 	t.server = &http.Server{Handler: t, ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	go t.server.Serve(l) //nolint:errcheck // it ends with Close
@@ -190,8 +193,13 @@ type metered struct {
 
 func (m *metered) Read(p []byte) (int, error) {
 	n, err := m.from.Read(p)
+	var over error
 	if m.t.left.Add(-int64(n)) < 0 {
-		over := vm.Errorf(vm.Limit, "", "the source sends more than this import may take")
+		over = vm.Errorf(vm.Limit, "", "the source sends more than this import may take")
+	} else if m.t.take != nil && n > 0 {
+		over = m.t.take(int64(n))
+	}
+	if over != nil {
 		m.t.refuse(over)
 		return 0, over
 	}

@@ -53,7 +53,7 @@ func (r *Repo) CreateFrom(ctx context.Context, c *vm.Call, req CreateRequest, sr
 	if src.Depth < 0 || !plainRev(src.Rev) {
 		return vm.Repository{}, vm.WithOp(vm.OpRepoCreate, "", badImport(src.Rev, "not a revision or depth to import"))
 	}
-	return r.createFilled(ctx, c, req, from.url, func(ctx context.Context, rec *vm.Repository, dir string, room int64) error {
+	return r.createFilled(ctx, c, req, from.url, func(ctx context.Context, rec *vm.Repository, dir string, room *space) error {
 		return r.fetchHistory(ctx, rec, dir, from, src, req.DefaultBranch, room)
 	})
 }
@@ -116,8 +116,8 @@ type remoteGit struct {
 }
 
 // approach opens the way to a source.
-func (r *Repo) approach(ctx context.Context, dir string, from remote, room int64) (*remoteGit, error) {
-	t, err := r.cfg.Net.Tunnel(ctx, room)
+func (r *Repo) approach(ctx context.Context, dir string, from remote, room *space) (*remoteGit, error) {
+	t, err := r.cfg.Net.Tunnel(ctx, room.left(maxImport), room.take)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (g *remoteGit) want(refs remoteRefs, rev, branch string) (wanted, error) {
 }
 
 // fetchHistory fills a new repository from a source.
-func (r *Repo) fetchHistory(ctx context.Context, rec *vm.Repository, dir string, from remote, src Source, branch string, room int64) error {
+func (r *Repo) fetchHistory(ctx context.Context, rec *vm.Repository, dir string, from remote, src Source, branch string, room *space) error {
 	ctx, stop := context.WithTimeout(ctx, importTime)
 	defer stop()
 	g, err := r.approach(ctx, dir, from, room)

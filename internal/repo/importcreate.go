@@ -15,9 +15,9 @@ import (
 )
 
 // createFilled makes a repository with content. fill fills its files at dir, where
-// nothing else sees them, with at most room bytes; it may choose another default branch.
-// If anything fails, no repository was made.
-func (r *Repo) createFilled(ctx context.Context, c *vm.Call, req CreateRequest, from string, fill func(ctx context.Context, rec *vm.Repository, dir string, room int64) error) (rec vm.Repository, err error) {
+// nothing else sees them, and counts in room what comes; it may choose another default
+// branch. If anything fails, no repository was made.
+func (r *Repo) createFilled(ctx context.Context, c *vm.Call, req CreateRequest, from string, fill func(ctx context.Context, rec *vm.Repository, dir string, room *space) error) (rec vm.Repository, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoCreate, req.Name, err) }()
 	if err := ownersOnly(c, req.Name); err != nil {
 		return rec, err
@@ -33,6 +33,7 @@ func (r *Repo) createFilled(ctx context.Context, c *vm.Call, req CreateRequest, 
 	if err != nil {
 		return rec, err
 	}
+	defer func() { room.release(err == nil) }()
 	receipt, err := r.cfg.Journal.Begin(ctx, c, vm.AuditEntry{Op: vm.OpRepoCreate, Subject: rec.ID, Detail: map[string]any{"name": rec.Name, "public": rec.Public, "from": from}})
 	if err != nil {
 		return rec, err
@@ -61,25 +62,17 @@ func (r *Repo) createFilled(ctx context.Context, c *vm.Call, req CreateRequest, 
 	return rec, nil
 }
 
-// importRoom is how many bytes an import of an account may take.
-func (r *Repo) importRoom(ctx context.Context, account vm.AccountID) (int64, error) {
-	if r.cfg.DiskLeft == nil {
-		return maxImport, nil
+// importRoom begins to count what an import of an account takes.
+func (r *Repo) importRoom(ctx context.Context, account vm.AccountID) (*space, error) {
+	s, err := r.newSpace(ctx, account)
+	if err == nil && s.left(maxImport) == 0 {
+		return nil, tooLargeImport()
 	}
-	left, err := r.cfg.DiskLeft(ctx, account)
-	switch {
-	case err != nil:
-		return 0, err
-	case left < 0:
-		return maxImport, nil
-	case left == 0:
-		return 0, tooLargeImport()
-	}
-	return min(left, maxImport), nil
+	return s, err
 }
 
 // settle checks what was filled in, and makes it durable.
-func (r *Repo) settle(ctx context.Context, rec *vm.Repository, dir string, room int64) error {
+func (r *Repo) settle(ctx context.Context, rec *vm.Repository, dir string, room *space) error {
 	if err := checkBranch(rec.DefaultBranch); err != nil {
 		return err
 	}
@@ -100,7 +93,7 @@ func (r *Repo) settle(ctx context.Context, rec *vm.Repository, dir string, room 
 	if rec.Bytes, err = sizeOf(dir); err != nil {
 		return err
 	}
-	if rec.Bytes > room {
+	if rec.Bytes > maxImport || room.become(rec.Bytes) != nil {
 		return tooLargeImport()
 	}
 	return layout.SyncTree(dir)

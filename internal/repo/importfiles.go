@@ -38,13 +38,13 @@ func (r *Repo) CreateImport(ctx context.Context, c *vm.Call, req CreateRequest, 
 	if err := in.check(); err != nil {
 		return vm.Repository{}, vm.WithOp(vm.OpRepoCreate, "", err)
 	}
-	return r.createFilled(ctx, c, req, cmp.Or(safeURL(in.URL), in.Type), func(ctx context.Context, rec *vm.Repository, dir string, room int64) error {
+	return r.createFilled(ctx, c, req, cmp.Or(safeURL(in.URL), in.Type), func(ctx context.Context, rec *vm.Repository, dir string, room *space) error {
 		ctx, stop := context.WithTimeout(ctx, importTime)
 		defer stop()
 		if in.Type == "git" {
 			return r.importGit(ctx, c, rec, dir, in, room)
 		}
-		spool, err := newSpool(r.cfg.Dir.RepoIncoming(), room)
+		spool, err := newSpool(r.cfg.Dir.RepoIncoming(), room.left(maxImport), room.take)
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,8 @@ func tooLargeImport() error {
 type spool struct {
 	f       *os.File
 	size    int64
-	room    int64
+	room    int64               // bytes that it holds at most
+	take    func(n int64) error // is told of bytes that come; nil = nobody wants to know
 	entries []spooled
 	at      map[string]int
 }
@@ -176,7 +177,7 @@ type spooled struct {
 	offset, size int64
 }
 
-func newSpool(dir string, room int64) (*spool, error) {
+func newSpool(dir string, room int64, take func(n int64) error) (*spool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, vm.Errorf(vm.Internal, "", "%w", err)
 	}
@@ -188,7 +189,7 @@ func newSpool(dir string, room int64) (*spool, error) {
 		_ = f.Close()
 		return nil, vm.Errorf(vm.Internal, "", "%w", err)
 	}
-	return &spool{f: f, room: room, at: map[string]int{}}, nil
+	return &spool{f: f, room: room, take: take, at: map[string]int{}}, nil
 }
 
 func (s *spool) close() { _ = s.f.Close() }
@@ -197,6 +198,9 @@ func (s *spool) close() { _ = s.f.Close() }
 func (s *spool) add(name string, mode uint32, in io.Reader) error {
 	if len(s.entries) >= maxImported {
 		return vm.Errorf(vm.Limit, "", "the source has more than %d files", maxImported)
+	}
+	if s.take != nil {
+		in = &taking{in, s.take}
 	}
 	n, err := io.Copy(s.f, io.LimitReader(in, s.room-s.size+1))
 	if err != nil {
@@ -214,6 +218,20 @@ func (s *spool) add(name string, mode uint32, in io.Reader) error {
 	s.at[name] = len(s.entries)
 	s.entries = append(s.entries, e)
 	return nil
+}
+
+// taking tells of the bytes that come.
+type taking struct {
+	from io.Reader
+	take func(n int64) error
+}
+
+func (t *taking) Read(p []byte) (int, error) {
+	n, err := t.from.Read(p)
+	if over := t.take(int64(n)); over != nil {
+		return 0, over
+	}
+	return n, err
 }
 
 // edits are the files as a commit takes them.
@@ -335,7 +353,7 @@ func notArchive(kind string, err error) error {
 
 // zip unpacks a zip, which is written to a file first: its list is at its end.
 func (s *spool) zip(body *counted, dir string) error {
-	packed, err := newSpool(path.Dir(s.f.Name()), s.room)
+	packed, err := newSpool(path.Dir(s.f.Name()), s.room, nil)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // importGit makes the first commit from a directory of another repository.
-func (r *Repo) importGit(ctx context.Context, c *vm.Call, rec *vm.Repository, dir string, in Import, room int64) error {
+func (r *Repo) importGit(ctx context.Context, c *vm.Call, rec *vm.Repository, dir string, in Import, room *space) error {
 	from, err := parseSource(in.URL)
 	if err != nil {
 		return err

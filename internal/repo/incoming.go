@@ -18,15 +18,16 @@ import (
 // incoming holds objects that have not joined a repository. Its directory is an empty
 // repository of its own, which sees the objects of the other. Remove it.
 type incoming struct {
-	r       *Repo
-	rec     *vm.Repository
-	dir     string
-	release func() // of the space that its objects take in the account
+	r      *Repo
+	rec    *vm.Repository
+	dir    string
+	space  *space // that its objects take in the account; nil = not yet counted
+	joined bool
 }
 
 // incoming makes a place for new objects of a repository.
 func (r *Repo) incoming(rec *vm.Repository) (*incoming, error) {
-	in := &incoming{r: r, rec: rec, dir: filepath.Join(r.cfg.Dir.RepoIncoming(), vm.NewUUID()), release: func() {}}
+	in := &incoming{r: r, rec: rec, dir: filepath.Join(r.cfg.Dir.RepoIncoming(), vm.NewUUID())}
 	for _, sub := range []string{"", "objects", "objects/pack", "objects/info", "refs"} {
 		if err := os.Mkdir(filepath.Join(in.dir, sub), 0o700); err != nil {
 			in.remove()
@@ -52,24 +53,12 @@ func (in *incoming) env() []string {
 
 // remove deletes what did not join.
 func (in *incoming) remove() {
-	in.release()
+	if in.space != nil {
+		in.space.release(in.joined)
+	}
 	if err := os.RemoveAll(in.dir); err != nil {
 		in.r.cfg.Log.Warn("objects that did not join a repository remain until the next start", "path", in.dir, "err", err)
 	}
-}
-
-// left is how many bytes may join the repositories of an account; negative = no limit.
-func (r *Repo) left(ctx context.Context, account vm.AccountID) (int64, error) {
-	if r.cfg.DiskLeft == nil {
-		return -1, nil
-	}
-	left, err := r.cfg.DiskLeft(ctx, account)
-	if err != nil || left < 0 {
-		return left, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return max(0, left-r.joins[account]), nil
 }
 
 // overQuota says that an account may not store this much.
@@ -84,25 +73,10 @@ func (in *incoming) reserve(ctx context.Context) error {
 	if err != nil {
 		return layout.Error(in.dir, err)
 	}
-	left, err := in.r.left(ctx, in.rec.Account)
-	if err != nil {
+	if in.space, err = in.r.newSpace(ctx, in.rec.Account); err != nil {
 		return err
 	}
-	if left >= 0 && size > left {
-		return overQuota(left)
-	}
-	in.r.mu.Lock()
-	in.r.joins[in.rec.Account] += size
-	in.r.mu.Unlock()
-	in.release = func() {
-		in.r.mu.Lock()
-		defer in.r.mu.Unlock()
-		if in.r.joins[in.rec.Account] -= size; in.r.joins[in.rec.Account] <= 0 {
-			delete(in.r.joins, in.rec.Account)
-		}
-		in.release = func() {}
-	}
-	return nil
+	return in.space.take(size)
 }
 
 // join moves the objects into the repository, durably: packs before their indexes, by
@@ -143,6 +117,7 @@ func (in *incoming) join() error {
 		}
 		touched[dir] = true
 	}
+	in.joined = true
 	for dir := range touched {
 		if err := layout.SyncDir(dir); err != nil {
 			return err

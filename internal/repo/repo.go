@@ -67,10 +67,10 @@ type Repo struct {
 	life   context.Context                // ends with Close; nil before Open
 	end    context.CancelFunc
 	tasks  sync.WaitGroup
-	cats   map[string][]*cat      // idle readers of objects, by repository
-	due    map[string]bool        // repositories to be measured and packed
-	nudge  chan struct{}          // wakes the task that does it
-	joins  map[vm.AccountID]int64 // bytes that are joining repositories, by account
+	cats   map[string][]*cat       // idle readers of objects, by repository
+	due    map[string]bool         // repositories to be measured and packed
+	nudge  chan struct{}           // wakes the task that does it
+	stored map[vm.AccountID]stored // which grows with the accounts that store something
 }
 
 const (
@@ -104,7 +104,7 @@ func New(l *ledger.Ledger, cfg Config) *Repo {
 	r := &Repo{
 		triggers: ledger.Add(l, TriggerKind), deliveries: ledger.Add(l, DeliveryKind),
 		cfg: cfg, table: ledger.Add(l, Kind), git: "git", places: map[vm.AccountID]chan struct{}{},
-		cats: map[string][]*cat{}, due: map[string]bool{}, nudge: make(chan struct{}, 1), joins: map[vm.AccountID]int64{},
+		cats: map[string][]*cat{}, due: map[string]bool{}, nudge: make(chan struct{}, 1), stored: map[vm.AccountID]stored{},
 	}
 	r.hooks = newHooks(r)
 	return r
