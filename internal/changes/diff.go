@@ -4,10 +4,12 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -99,7 +101,8 @@ func manifest(from, to vm.DiffSide, content string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// notCompared says what the disks do not show.
+// notCompared says what the disks do not show: each time, so that nobody takes a diff
+// without alerts for proof that nothing happened.
 func notCompared(from, to engine.Frozen) (list []string) {
 	for _, x := range []struct {
 		f    engine.Frozen
@@ -109,7 +112,13 @@ func notCompared(from, to engine.Frozen) (list []string) {
 			list = append(list, "the "+x.what+" state was captured without writing the guest's cache to its disk: what programs had written less than 30 s before may be missing")
 		}
 	}
-	return list
+	name := cmp.Or(to.Side.VMName, string(to.Side.VM))
+	if name == "" {
+		return list
+	}
+	return append(list,
+		fmt.Sprintf("what programs read, printed and sent, and the arguments of commands: no disk has them; see `warren net connections %s` and `warren audit ls`", name),
+		fmt.Sprintf("memory and older generations (`warren tree %s`): a secret that was deleted may still be there", name))
 }
 
 const (

@@ -250,6 +250,28 @@ func TestCreateRepos(t *testing.T) {
 	}
 }
 
+// TestSetUpTurn: a VM that its spec set up has a turn of that state, which a review starts
+// from; a plain VM and a one-shot run have none.
+func TestSetUpTurn(t *testing.T) {
+	_, e, c := site(t)
+	layers := []spec.Layer{{Files: []spec.File{{Path: "/etc/one", Content: []byte("1")}}}}
+	create(t, e, c, engine.CreateRequest{Name: "box", Layers: layers})
+	list := turns(t, e, c)
+	if len(list) != 1 || list[0].Turn != 1 || list[0].Note != "set up" || list[0].Memory {
+		t.Errorf("the turns of a VM that was set up are %+v, want number 1 without memory", list)
+	}
+	if next := mark(t, e, c, "the first try"); next.Number != 2 {
+		t.Errorf("the next turn has number %d, want 2", next.Number)
+	}
+	for what, r := range map[string]engine.CreateRequest{"a VM that was not set up": {}, "a one-shot run": {Layers: layers, OneShot: true}} {
+		v := create(t, e, c, r)
+		_, list, err := e.TurnGenerations(t.Context(), c, string(v.ID))
+		if err != nil || len(list) != 0 {
+			t.Errorf("the turns of %s are %+v (%v), want none", what, list, err)
+		}
+	}
+}
+
 // TestReadySignal: a service that does not become ready in time fails the create, unless
 // the request does not wait.
 func TestReadySignal(t *testing.T) {

@@ -170,8 +170,8 @@ const captureRoom = 64 << 20
 
 // syncs reports whether a capture has the guest write what its programs have written to
 // the disk, so that the disk alone is a state to compare, to commit and to take files
-// from. Forks and reseats do not wait for it: their pages are in the memory.
-func syncs(why vm.Why) bool { return why != vm.WhyFork && why != vm.WhyReseat }
+// from. A reseat does not wait for it: nobody reads its disk alone.
+func syncs(why vm.Why) bool { return why != vm.WhyReseat }
 
 // captureMachine has the machine save itself. A VM without a machine has only a disk, to
 // which nobody writes.

@@ -69,8 +69,32 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 	if err := e.setUp(op.ctx, m, p); err != nil {
 		return vm.VM{}, cause(op.ctx, err)
 	}
-	return e.commitCreate(op.ctx, op, p, m, st)
+	if v, err = e.commitCreate(op.ctx, op, p, m, st); err != nil {
+		return vm.VM{}, err
+	}
+	return e.markSetUp(op, p, c.Actor)
 }
+
+// markSetUp marks the first turn of a VM that its spec has set up, so that a review shows
+// what happened since then and not what the set-up did. The turn has no memory. The VM
+// is whole without it: if it fails, the server's log says so.
+func (e *Engine) markSetUp(op *operation, p *createPlan, by vm.Actor) (vm.VM, error) {
+	if p.layer.Empty() || p.rec.Layer != "" || p.rec.OneShot {
+		return e.recordOf(op.slot), nil
+	}
+	op.before = e.recordOf(op.slot)
+	_, err := e.takeSoon(op, captureOptions{why: vm.WhyTurn, note: setUpNote, diskOnly: true, ran: true, turn: 1, actor: actorName(by)})
+	if died(err) {
+		return vm.VM{}, err
+	}
+	if err != nil {
+		e.log.Warn("a new VM has no turn of its set-up: a review compares it with its image", "vm", op.slot.id, "err", err)
+	}
+	return e.recordOf(op.slot), nil
+}
+
+// setUpNote is the note of a VM's first turn if its spec has set it up.
+const setUpNote = "set up"
 
 // dropPlan releases a plan's claim and pin.
 func (e *Engine) dropPlan(p *createPlan) {

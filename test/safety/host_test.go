@@ -29,6 +29,7 @@ type host struct {
 	server               *exec.Cmd
 	log                  bytes.Buffer
 	forks                int
+	plain                string // the first screen of a review of the base, on one line
 	c                    *client.Client
 }
 

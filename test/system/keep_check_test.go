@@ -280,7 +280,9 @@ func (k *keeper) agree() string {
 	if why := only(filepath.Join(k.h.data, "vms"), known); why != "" {
 		return why
 	}
-	running["etcd"] = true
+	for _, path := range []string{run.Etcd(), run.Inside(), run.InsideCert()} {
+		running[filepath.Base(path)] = true
+	}
 	return only(string(run), running)
 }
 
