@@ -16,7 +16,7 @@ type Group string
 
 // The groups, in the order in which they are shown.
 const (
-	Project Group = "project" // the working directory
+	Project Group = "project" // the working directory, and what images have for work
 	Home    Group = "home"
 	System  Group = "system"
 	Caches  Group = "caches" // what a program makes again when it is missing
@@ -30,6 +30,7 @@ var (
 	cacheDirs = []string{"/var/cache", "/var/lib/apt/lists", "/tmp", "/var/tmp", "/run"}
 	// cacheNames are directories of this name anywhere.
 	cacheNames = []string{"node_modules", "__pycache__", ".cache", ".npm", ".pnpm-store", ".venv", "venv", ".tox", ".mypy_cache", ".pytest_cache", ".gradle", ".cargo", "target"}
+	workDirs   = []string{"/work", "/workspace"}
 	logDirs    = []string{"/var/log", "/var/lib/systemd", "/var/backups"}
 )
 
@@ -40,7 +41,7 @@ func GroupOf(p, workdir string) Group {
 		return Caches
 	case below(p, logDirs...):
 		return Logs
-	case workdir != "" && workdir != "/" && below(p, workdir):
+	case workdir != "" && workdir != "/" && below(p, workdir), below(p, workDirs...):
 		return Project
 	case below(p, "/root", "/home"):
 		return Home
