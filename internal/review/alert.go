@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	manyDeleted = 20 // files below one directory whose deletion is an alert
+	manyDeleted = 20 // deleted files that are an alert, wherever they were
+	treeDeleted = 3  // deleted files that are an alert if their directory is gone, too
 	alertPaths  = 20 // that an alert names
 	textPaths   = 3  // that its text names
 )
@@ -200,6 +201,16 @@ func (r *report) deletedAlerts() {
 		total++
 	}
 	if total < manyDeleted {
+		total = 0
+		for top, t := range trees {
+			if t.whole && t.files >= treeDeleted {
+				total += t.files
+			} else {
+				delete(trees, top)
+			}
+		}
+	}
+	if total == 0 {
 		return
 	}
 	a := vm.Alert{Kind: "deleted-tree"}

@@ -64,6 +64,22 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// A small directory that is gone with its files is an alert; single files that are gone
+// are not.
+func TestSmallTreeDeleted(t *testing.T) {
+	was := map[string]string{"work/keep": "x", "work/a": "a", "work/b": "b", "work/one/c": "c"}
+	for _, name := range []string{"1", "2", "sub/3"} {
+		was["work/docs/"+name] = "text\n"
+	}
+	d := both(t, was, map[string]string{"work/keep": "x"}, review.Options{})
+	wantAlert(t, d, "deleted-tree", "3 files deleted: 3 (15 B) with the directory /work/docs")
+	for _, a := range d.Alerts {
+		if a.Kind == "deleted-tree" && len(a.Paths) != 1 {
+			t.Errorf("the alert names %q, want the directory alone", a.Paths)
+		}
+	}
+}
+
 // Ordinary work of an agent is no alert.
 func TestNoAlerts(t *testing.T) {
 	d := both(t,
