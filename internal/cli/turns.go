@@ -147,6 +147,9 @@ func (a *app) undo(ctx context.Context, o *undoOptions) error {
 	if r.Turn.Number > 0 {
 		what = fmt.Sprintf("turn %d", r.Turn.Number)
 	}
+	if r.Turn.Note != "" {
+		what += " (" + plain(r.Turn.Note) + ")"
+	}
 	a.io.printf("%s is back to %s of %s\n", n, what, r.Turn.At.Local().Format("2006-01-02 15:04:05"))
 	a.io.printf("  undo      warren undo %s %s\n", n, r.Before)
 	for _, l := range r.VM.Losses {
