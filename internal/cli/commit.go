@@ -113,6 +113,9 @@ func (a *app) commit(ctx context.Context, o *commitOptions) error {
 // commitOnce shows what would be committed, asks on a terminal, and commits exactly that.
 // A plan without a commit was only shown.
 func (a *app) commitOnce(ctx context.Context, c *client.Client, o *commitOptions) (vm.CommitPlan, error) {
+	if err := checkRemote(o.remote); err != nil {
+		return vm.CommitPlan{}, err
+	}
 	in := o.in
 	_, tty := terminal(a.io.in)
 	if !o.dry && (o.yes || !tty) {

@@ -6,6 +6,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -114,5 +115,35 @@ func TestDiffPatch(t *testing.T) {
 	r.wants(t, 0, "")
 	if !strings.HasSuffix(r.out, "diff --git a/a.go b/a.go\n") || !strings.Contains(r.out, "# left out: /work/.env: it seems to hold a secret\n") {
 		t.Errorf("the patch is %q", r.out)
+	}
+}
+
+// On a terminal a diff goes through the user's pager, with colours and no other escape. A
+// pager that is not there loses nothing.
+func TestDiffPager(t *testing.T) {
+	f := newFake(t)
+	f.on("POST /v1/vms/app/diff", sampleDiff())
+	with := func(pager string, args ...string) string {
+		return onTerminalWith(t, f, map[string]string{"PAGER": pager}, 80, append([]string{"diff", "app"}, args...)...)
+	}
+	const first = "! 41 files deleted"
+	paged := with("sed 's/^/paged: /'")
+	if !strings.Contains(paged, "paged: \x1b[1;31m"+first) {
+		t.Errorf("the pager does not get the coloured diff: %q", paged)
+	}
+	if rest := regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(paged, ""); strings.ContainsRune(rest, 0x1b) {
+		t.Errorf("the pager gets escapes that are no colours: %q", rest)
+	}
+	for pager, args := range map[string][]string{"sed s/^/paged:/": {"--no-pager"}, "cat": nil, "/no/such/pager": nil} {
+		if got := with(pager, args...); strings.Contains(got, "paged:") || !strings.Contains(got, first) {
+			t.Errorf("with PAGER=%s and %q the terminal shows %q", pager, args, got)
+		}
+	}
+	if leaves := with("head -n 1"); strings.Contains(leaves, first) {
+		t.Errorf("a pager that shows one line shows %q", leaves)
+	}
+	piped := runEnv(t, map[string]string{"WARREN_API_KEY": "secret", "WARREN_API_URL": f.server.URL, "PAGER": "sed s/^/paged:/"}, Local{}, "", "diff", "app")
+	if strings.Contains(piped.out, "paged:") {
+		t.Errorf("a diff that goes to a program is paged: %q", piped.out)
 	}
 }

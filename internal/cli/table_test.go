@@ -61,8 +61,14 @@ func TestTablesFit(t *testing.T) {
 // onTerminal is what a command prints on a terminal of a width, without colours.
 func onTerminal(t *testing.T, f *fake, width int, args ...string) string {
 	t.Helper()
+	return onTerminalWith(t, f, map[string]string{"NO_COLOR": "1"}, width, args...)
+}
+
+// onTerminalWith is onTerminal with variables of the environment.
+func onTerminalWith(t *testing.T, f *fake, env map[string]string, width int, args ...string) string {
+	t.Helper()
 	master, tty := openTerminal(t, width)
-	env := map[string]string{"WARREN_API_KEY": "secret", "WARREN_API_URL": f.server.URL, "NO_COLOR": "1"}
+	env["WARREN_API_KEY"], env["WARREN_API_URL"] = "secret", f.server.URL
 	read := make(chan string, 1)
 	go func() {
 		data, _ := io.ReadAll(master) // ends with an error when the terminal is closed
