@@ -132,8 +132,13 @@ func TestQuota(t *testing.T) {
 	g.refused("a push beyond the quota", "the account may store", "push", "origin", "HEAD:main")
 	_, err = h.room.Commit(t.Context(), owner, rec.ID, repo.CommitRequest{Message: "m", Files: edits(map[string]string{"big": string(noise)})})
 	h.refusal("a commit beyond the quota", err, vm.Limit, "GIT_REPO_LIMIT_EXCEEDED")
-	if left, err := os.ReadDir(filepath.Join(h.site.Dir.Repo(rec.ID), "objects", "pack")); err != nil || len(left) != 0 {
-		t.Errorf("%d files of refused pushes are left, %v", len(left), err)
+	for _, dir := range []string{h.site.Dir.RepoIncoming(), filepath.Join(h.site.Dir.Repo(rec.ID), "objects", "pack")} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+			t.Errorf("%d files of refused pushes are left in %s, %v", len(left), dir, err)
+		}
+	}
+	if list, err := h.room.Branches(t.Context(), owner, rec.ID); err != nil || len(list) != 0 {
+		t.Errorf("after refused pushes there are the branches %+v, %v", list, err)
 	}
 	h.commit(owner, rec, "", "m", map[string]string{"half": string(noise[:2<<20])})
 	_, err = h.room.Commit(t.Context(), owner, rec.ID, repo.CommitRequest{Message: "m", Files: edits(map[string]string{"more": string(noise[3<<20 : 6<<20])})})

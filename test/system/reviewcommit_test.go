@@ -123,9 +123,31 @@ func TestReviewCommit(t *testing.T) {
 	if !strings.Contains(h.ok("tree", "app"), "committed as "+made.Commit[:12]) {
 		t.Error("the tree of generations does not name the commit")
 	}
+	commitPushedOn(t, h)
 	commitRefusals(t, h, address)
 	commitApplied(t, h, work)
 	commitOfMany(t, h)
+}
+
+// commitPushedOn: this computer's git takes the commit to another server, and what cannot be
+// reached there is said.
+func commitPushedOn(t *testing.T, h *host) {
+	dir := t.TempDir()
+	gitHere(t, dir, "init", "-q", "--bare", "theirs.git")
+	commit := func(remote string) result {
+		return h.runIn(dir, nil, "commit", "app", "/work/shop", "--repo", "shop", "--branch", "agent/app/theirs", "--yes", "--json", "--remote", remote)
+	}
+	r := commit("theirs.git")
+	var made vm.CommitPlan
+	if err := json.Unmarshal([]byte(r.stdout), &made); err != nil || r.code != 0 {
+		t.Fatalf("commit --remote: %v, %s", err, r)
+	}
+	if got := gitHere(t, dir, "--git-dir", "theirs.git", "rev-parse", "agent/app/theirs"); got != made.Commit {
+		t.Errorf("the other server has %s, want the commit %s", got, made.Commit)
+	}
+	h.sh("app", "echo pushed > /work/shop/pushed.txt; sync")
+	commit("nothing.git").wants(t, 10, "is in the repository")
+	h.sh("app", "rm /work/shop/pushed.txt; sync")
 }
 
 // commitRefusals: what is not as it was shown, or must not leave, is not committed.
