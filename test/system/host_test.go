@@ -43,7 +43,7 @@ func TestTerminalContract(t *testing.T) { contract(t) }
 func TestKeepContract(t *testing.T) { contract(t) }
 
 // npmInstall installs the npm packages that the contract is tested with.
-func npmInstall(t *testing.T, dir string) {
+func npmInstall(t testing.TB, dir string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, "node_modules/freestyle")); err == nil {
 		return

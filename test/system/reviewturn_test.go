@@ -95,46 +95,6 @@ func TestReviewTurn(t *testing.T) {
 	t.Logf("a turn paused the VM for %.1f ms", first.PauseMs)
 }
 
-// TestReviewCompare forks three times, tries three fixes, compares them with a command in
-// each, and keeps one.
-func TestReviewCompare(t *testing.T) {
-	h := newHost(t)
-	h.ok("up", "--name", "app")
-	h.sh("app", "mkdir -p /work && echo broken > /work/f")
-	h.ok("fork", "app", "-n", "3", "--name", "try")
-	h.sh("try-1", "echo worse > /work/f")
-	h.sh("try-2", "echo fixed > /work/f")
-	h.sh("try-3", "echo fixed > /work/f; echo x > /etc/planted")
-	got := answer[vm.ForkComparison](h, "compare", "try-1", "try-2", "try-3", "--cwd", "/work", "--run", "cat f; grep -q fixed f")
-	if got.Common == "" || len(got.Candidates) != 3 {
-		t.Fatalf("the comparison is %+v, want three candidates of one state", got)
-	}
-	for i, want := range []struct {
-		exit, outside int
-		tail          string
-	}{{1, 0, "worse"}, {0, 0, "fixed"}, {0, 1, "fixed"}} {
-		c := got.Candidates[i]
-		if c.Error != "" || c.Run == nil || c.Run.ExitCode != want.exit || c.Run.Tail != want.tail {
-			t.Errorf("%s: %s, its command %+v, want exit status %d and %q", c.Name, c.Error, c.Run, want.exit, want.tail)
-		}
-		if planted := strings.Contains(strings.Join(paths(c.OutsidePaths), " "), "/etc/planted"); planted != (want.outside > 0) {
-			t.Errorf("%s shows outside its working directory %q, want /etc/planted only in try-3", c.Name, c.OutsidePaths)
-		}
-	}
-	if text := h.ok("compare", "try-1", "try-2", "--cwd", "/work", "--run", "grep -q fixed f"); !strings.Contains(text, "try-1") || !strings.Contains(text, "EXIT") {
-		t.Errorf("compare prints %q, want a table with exit statuses", text)
-	}
-	h.ok("keep", "try-2", "--over", "app", "--rm-others")
-	if got := h.sh("app", "cat /work/f"); got != "fixed" {
-		t.Errorf("after keep app has %q, want the fix", got)
-	}
-	for _, v := range h.list() {
-		if strings.HasPrefix(v.Name, "try-") {
-			t.Errorf("after keep --rm-others %s is left", v.Name)
-		}
-	}
-}
-
 func paths(list []vm.GuestPath) (out []string) {
 	for _, p := range list {
 		out = append(out, string(p))
