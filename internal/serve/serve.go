@@ -22,7 +22,6 @@ import (
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/confine"
-	"github.com/warren-vm/warren/internal/doctor"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/generation"
@@ -194,7 +193,7 @@ func (s *stack) open(ctx context.Context) error {
 			Dir: s.dir, Run: run,
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 			Generations: generation.Store{Dir: s.dir},
-			Folders:     folders{doctor.Host(), []string{string(s.dir), string(run)}},
+			Folders:     hostFolders(string(s.dir), string(run)),
 			Settings: engine.Settings{
 				DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(),
 				StorageBudget: budget, StoragePercent: share, AccountDisk: each, AccountPercent: eachShare,

@@ -106,23 +106,31 @@ func readOnlyInput(h *host, r *Result) {
 func badHostPath(h *host, r *Result) {
 	home, err := os.UserHomeDir()
 	h.must("finding the home", err)
-	link := filepath.Join(h.TempDir(), "link")
-	h.must("linking", os.Symlink("/", link))
-	var taken []string
-	for _, p := range []string{"/", home, h.data, link, "/etc", "/proc"} {
-		if a := h.run("up", "--name", "bad", "--add-dir", p+":/in:ro"); a.code == 0 {
-			taken = append(taken, p)
-		}
+	home, err = filepath.EvalSymlinks(home)
+	h.must("finding the home", err)
+	dir := h.TempDir()
+	link, below := filepath.Join(dir, "link"), filepath.Join(dir, "below")
+	h.must("linking", os.Symlink("/etc", link))
+	h.must("making a directory", os.Mkdir(below, 0o755))
+	facts := map[string]bool{}
+	try := func(what, path string) {
+		a := h.run("up", "--name", "bad", "--add-dir", path+":/in:ro")
+		facts[what+" is refused, with what to do instead"] = a.code != 0 && strings.Contains(a.errs, "hint:") && !strings.Contains(a.errs, "internal")
+		facts["no VM is left after "+what] = h.run("inspect", "bad").code != 0
 		h.run("rm", "bad")
 	}
-	if len(taken) == 0 {
-		r.Verdict, r.Why = Prevented, "the root directory, the home, Warren's data, /etc, /proc and a link to them are refused"
-		return
+	for what, path := range map[string]string{"the root directory": "/", "the home": home, "the directory above the home": filepath.Dir(home), "Warren's data": h.data, "a link to /etc": link} {
+		try(what, path)
 	}
-	r.Verdict, r.Why = NotCovered, "an administrator may show every directory to a VM, read-only; these were taken: "+strings.ReplaceAll(strings.Join(taken, ", "), home, "the home")
-	if strings.Contains(r.Why, h.data) || strings.Contains(r.Why, filepath.Dir(link)) {
-		r.Why = strings.ReplaceAll(strings.ReplaceAll(r.Why, h.data, "Warren's data"), link, "a link to the root directory")
+	for _, path := range []string{"/etc", "/var", "/run", "/boot", "/proc", "/sys", "/dev", filepath.Join(home, ".ssh"), filepath.Join(home, ".config"), "/etc/ssh"} {
+		if _, err := os.Stat(path); err == nil {
+			try(strings.Replace(path, home, "the home's", 1), path)
+		}
 	}
+	ok := h.run("up", "--name", "good", "--add-dir", below+":/in:ro")
+	facts["a directory below another is shown: "+oneLine(ok.errs)] = ok.code == 0
+	h.run("rm", "good")
+	r.verdict(Prevented, NotCovered, "the root directory, the home, /etc, /var, /run, /proc, Warren's data, directories with keys, what contains one of them and a link to one are refused; a directory below them is shown, read-only", facts)
 }
 
 func filledDisk(h *host, r *Result) {
