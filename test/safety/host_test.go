@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/internal/vmtest"
 )
 
 // host is a server with real VMs, driven through the binary and its client.
@@ -56,12 +56,7 @@ func (h *host) must(what string, err error) {
 func newHost(t *testing.T) *host {
 	t.Helper()
 	h := &host{T: t}
-	port := func() string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		h.must("listening", err)
-		defer l.Close()
-		return l.Addr().String()
-	}
+	port := func() string { return vmtest.FreePort(t) }
 	var err error
 	h.binary, err = filepath.Abs(env("WARREN_TEST_BINARY", "../../bin/warren"))
 	h.must("finding the binary", err)

@@ -69,7 +69,7 @@ func TestRealDomain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dns.Close() })
-	gate := freePort(t)
+	gate := vmtest.FreePort(t)
 	_, digits, _ := net.SplitHostPort(gate)
 	port, err := strconv.Atoi(digits)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/warren-vm/warren/internal/vmtest"
 )
 
 // TestEnter: one VM grows from a place where a command runs to a workspace: a
@@ -22,7 +24,7 @@ import (
 // 000-34, 000-37, 001-10, 002-08, 002-14, 002-19, 002-40
 func TestEnter(t *testing.T) {
 	t.Parallel()
-	ssh, web := freePort(t), freePort(t)
+	ssh, web := vmtest.FreePort(t), vmtest.FreePort(t)
 	h := newHost(t, "--ssh", ssh, "--preview", web)
 	h.ok("up", "--name", "box")
 	if got := h.sh("box", "echo $((6*7))"); got != "42" {

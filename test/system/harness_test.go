@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/warren-vm/warren/internal/vmtest"
 )
 
 // host is one data directory with a server on it, driven through the binary.
@@ -86,7 +87,7 @@ func unstartedIn(t testing.TB, within string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, binary: binary, data: data, listen: freePort(t), gates: []string{"--ssh", freePort(t), "--preview", freePort(t)}}
+	h := &host{t: t, binary: binary, data: data, listen: vmtest.FreePort(t), gates: []string{"--ssh", vmtest.FreePort(t), "--preview", vmtest.FreePort(t)}}
 	t.Cleanup(func() { os.RemoveAll(h.data) })
 	h.shareImages(images)
 	return h
@@ -103,16 +104,6 @@ func (h *host) shareImages(images string) {
 	if err := os.Symlink(images, own); err != nil {
 		h.t.Fatal(err)
 	}
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (h *host) environ() []string {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/warren-vm/warren/internal/vmtest"
 )
 
 // The contract's scripts that belong to a later suite than the foundation, by
@@ -58,7 +60,7 @@ func npmInstall(t testing.TB, dir string) {
 // contract runs the scripts that are the calling test's.
 func contract(t *testing.T) {
 	t.Helper()
-	names := freePort(t)
+	names := vmtest.FreePort(t)
 	t.Setenv("WARREN_RESOLVER", names) // the script of domains answers there
 	t.Setenv("WARREN_TEST_DNS", names)
 	h := pooledHost(t)

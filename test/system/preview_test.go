@@ -30,6 +30,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -52,7 +53,7 @@ type shown struct {
 // It is held awake, so that tests are not about that.
 func newShown(t *testing.T) *shown {
 	t.Helper()
-	addr := freePort(t)
+	addr := vmtest.FreePort(t)
 	s := &shown{host: pooledHost(t, "--preview", addr), t: t, addr: addr, ca: x509.NewCertPool()}
 	_, s.port, _ = net.SplitHostPort(addr)
 	if !s.ca.AppendCertsFromPEM([]byte(s.ok("ca", "print"))) {
@@ -438,7 +439,7 @@ func testPreviewNobody(t *testing.T, s *shown) {
 // testPreviewLoopback: servers that listen on one address of the guest's loopback,
 // as development servers do by default, are reached like all others.
 func testPreviewLoopback(t *testing.T, s *shown) {
-	_, port, _ := net.SplitHostPort(freePort(t))
+	_, port, _ := net.SplitHostPort(vmtest.FreePort(t))
 	servers := map[string]string{"5000": "127.0.0.1", "5001": "::1"}
 	for guest, address := range servers {
 		s.ok("exec", "box", "--background", "--", "python3", "/srv/dev.py", guest, "/srv/index.html", address)
@@ -469,7 +470,7 @@ func testPreviewLoopback(t *testing.T, s *shown) {
 }
 
 func testPreviewForward(t *testing.T, s *shown) {
-	_, port, _ := net.SplitHostPort(freePort(t))
+	_, port, _ := net.SplitHostPort(vmtest.FreePort(t))
 	s.forwards(t, port+":3000", func() {
 		if body := get(t, "http://127.0.0.1:"+port+"/"); !strings.Contains(body, "first") {
 			t.Errorf("the forwarded port shows %s, want the first page", body)

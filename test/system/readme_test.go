@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -78,7 +79,7 @@ func newReader(t *testing.T, h *host) *reader {
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(home, ".ssh", "id_ed25519")).CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen: %v\n%s", err, out)
 	}
-	_, port, _ := strings.Cut(freePort(t), ":")
+	_, port, _ := strings.Cut(vmtest.FreePort(t), ":")
 	return &reader{h: h, t: t, dir: dir, port: port, env: append(h.environ(), "HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, ".config"))}
 }
 

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warren-vm/warren/internal/vmtest"
 )
 
 // openssh runs OpenSSH's clients on a host's gateway.
@@ -33,7 +35,7 @@ type openssh struct {
 
 func newOpenSSH(t *testing.T) *openssh {
 	t.Helper()
-	addr := freePort(t)
+	addr := vmtest.FreePort(t)
 	h := newHost(t, "--ssh", addr)
 	s := &openssh{h: h, addr: addr}
 	_, s.port, _ = net.SplitHostPort(addr)
@@ -303,7 +305,7 @@ func (s *openssh) forwarding(t *testing.T) {
 		"(setsid python3 -m http.server --bind 127.0.0.1 8000 </dev/null >/dev/null 2>&1 &)")
 	here := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "from-the-host") }))
 	defer here.Close()
-	local, socks := freePort(t), freePort(t)
+	local, socks := vmtest.FreePort(t), vmtest.FreePort(t)
 	_, port, _ := net.SplitHostPort(local)
 	s.start(t, "ssh", "-F", s.config, "-N", "-o", "ExitOnForwardFailure=yes",
 		"-L", local+":localhost:8000", "-D", socks, "-R", "9000:"+strings.TrimPrefix(here.URL, "http://"),
