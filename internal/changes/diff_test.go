@@ -18,6 +18,12 @@ import (
 // open opens the rooms of one server on a simulated host, with a running VM "app".
 func open(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call) {
 	t.Helper()
+	return openWith(t, "app")
+}
+
+// openWith is open with another name of the VM.
+func openWith(t *testing.T, name string) (*vmtest.Site, *vmtest.House, *vm.Call) {
+	t.Helper()
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +43,7 @@ func open(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	create(t, h, c, "app")
+	create(t, h, c, name)
 	return s, h, c
 }
 

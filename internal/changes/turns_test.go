@@ -5,11 +5,9 @@ package changes_test
 
 import (
 	"bytes"
-	"context"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
@@ -20,29 +18,7 @@ import (
 // house opens a simulated server with a VM named box.
 func house(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call) {
 	t.Helper()
-	s, err := vmtest.NewSite(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := s.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
-		defer stop()
-		if err := h.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	c, _, err := vmtest.Admin(t.Context(), h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.Create(t.Context(), c, engine.CreateRequest{Name: "box"}); err != nil {
-		t.Fatal(err)
-	}
-	return s, h, c
+	return openWith(t, "box")
 }
 
 // sh runs a command in a VM and returns its output.

@@ -39,8 +39,7 @@ The current state is captured first, so that you can undo a rollback.`,
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
-	cmd.Flags().StringVar(&o.volumes, "volumes", "", "if it has volumes mounted, or had then: detach (unmount them first) or cut (it loses them; disks that it had then fail)")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	putBackFlags(cmd, &o.volumes, &o.json)
 	return cmd
 }
 
@@ -61,13 +60,24 @@ func (a *app) rollback(ctx context.Context, o *rollbackOptions) error {
 	n := printable(o.name)
 	a.io.printf("%s is back to %s (%s)\n", n, r.To.CreatedAt.Local().Format("2006-01-02 15:04:05"), called(r.To))
 	a.io.printf("  undo      warren rollback %s %s\n", n, r.Before.ID)
-	for _, l := range r.VM.Losses {
-		a.io.tellf("not restored: %s", plain(l))
-	}
-	for _, l := range r.NotUndone {
-		a.io.notef("not undone: %s", plain(l))
-	}
+	a.io.notBack(r.VM.Losses, r.NotUndone)
 	return nil
+}
+
+// putBackFlags are the flags of commands that put a VM back.
+func putBackFlags(cmd *cobra.Command, volumes *string, json *bool) {
+	cmd.Flags().StringVar(volumes, "volumes", "", "if it has volumes mounted, or had then: detach (unmount them first) or cut (it loses them; disks that it had then fail)")
+	cmd.Flags().BoolVar(json, "json", false, "print as JSON")
+}
+
+// notBack says what is not as it was then.
+func (s *streams) notBack(losses, notUndone []string) {
+	for _, l := range losses {
+		s.tellf("not restored: %s", plain(l))
+	}
+	for _, l := range notUndone {
+		s.tellf("not undone: %s", plain(l))
+	}
 }
 
 // called is the name of a generation for people.

@@ -124,8 +124,7 @@ first, so that you can undo an undo. What happened outside the VM stays, and is 
 		},
 		ValidArgsFunction: a.completeVM,
 	}
-	cmd.Flags().StringVar(&o.volumes, "volumes", "", "if it has volumes mounted, or had then: detach (unmount them first) or cut (it loses them; disks that it had then fail)")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	putBackFlags(cmd, &o.volumes, &o.json)
 	return cmd
 }
 
@@ -152,11 +151,6 @@ func (a *app) undo(ctx context.Context, o *undoOptions) error {
 	}
 	a.io.printf("%s is back to %s of %s\n", n, what, r.Turn.At.Local().Format("2006-01-02 15:04:05"))
 	a.io.printf("  undo      warren undo %s %s\n", n, r.Before)
-	for _, l := range r.VM.Losses {
-		a.io.tellf("not restored: %s", plain(l))
-	}
-	for _, l := range r.NotUndone {
-		a.io.tellf("not undone: %s", plain(l))
-	}
+	a.io.notBack(r.VM.Losses, r.NotUndone)
 	return nil
 }

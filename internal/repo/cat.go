@@ -156,6 +156,16 @@ type objects struct {
 	stop func() bool
 }
 
+// readable finds a repository that the caller may read, and opens its objects.
+func (r *Repo) readable(ctx context.Context, c *vm.Call, ref string) (vm.Repository, *objects, error) {
+	rec, _, _, err := r.reach(c, ref, Read)
+	if err != nil {
+		return rec, nil, err
+	}
+	o, err := r.objectsOf(ctx, rec.ID)
+	return rec, o, err
+}
+
 // objectsOf opens a repository's objects. When ctx ends, reading fails.
 func (r *Repo) objectsOf(ctx context.Context, id string) (*objects, error) {
 	k, err := r.reader(ctx, id)

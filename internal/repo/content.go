@@ -22,11 +22,7 @@ const maxListed = 100_000 // entries of one answer
 // NotFound, code PATH_NOT_FOUND.
 func (r *Repo) Contents(ctx context.Context, c *vm.Call, ref, rev, at string, recursive bool) (out vm.Content, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.reach(c, ref, Read)
-	if err != nil {
-		return out, err
-	}
-	o, err := r.objectsOf(ctx, rec.ID)
+	rec, o, err := r.readable(ctx, c, ref)
 	if err != nil {
 		return out, err
 	}

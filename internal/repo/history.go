@@ -79,11 +79,7 @@ func (r *Repo) TagObject(ctx context.Context, c *vm.Call, ref, sha string) (vm.T
 
 func (r *Repo) tagBy(ctx context.Context, c *vm.Call, ref, name, at string) (t vm.Tag, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.reach(c, ref, Read)
-	if err != nil {
-		return t, err
-	}
-	o, err := r.objectsOf(ctx, rec.ID)
+	_, o, err := r.readable(ctx, c, ref)
 	if err != nil {
 		return t, err
 	}
@@ -244,11 +240,7 @@ func (r *Repo) span(ctx context.Context, o *objects, rec *vm.Repository, dir str
 // NotFound, code COMMIT_NOT_FOUND for an id.
 func (r *Repo) CommitAt(ctx context.Context, c *vm.Call, ref, rev string) (out vm.Commit, err error) {
 	defer func() { err = vm.WithOp(vm.OpRepoRead, ref, err) }()
-	rec, _, _, err := r.reach(c, ref, Read)
-	if err != nil {
-		return out, err
-	}
-	o, err := r.objectsOf(ctx, rec.ID)
+	rec, o, err := r.readable(ctx, c, ref)
 	if err != nil {
 		return out, err
 	}

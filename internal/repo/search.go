@@ -39,16 +39,29 @@ type SearchQuery struct {
 	Offset                          int
 }
 
-// searched is a commit in which a search looks.
+// searched is a commit in which a search looks, and for what.
 type searched struct {
-	repo   vm.Repository
-	commit string
+	repo     vm.Repository
+	commit   string
+	finder   *finder
+	patterns pathPatterns
 }
 
-// searchIn finds the repository and the commit of a search, with a context that bounds
-// its time.
-func (r *Repo) searchIn(ctx context.Context, c *vm.Call, ref string, q *SearchQuery) (s searched, bounded context.Context, stop context.CancelFunc, err error) {
+// searchCodes are the codes of errors of a query. paths "" = it has no patterns of paths.
+type searchCodes struct{ empty, query, paths string }
+
+// searchIn checks a query, and finds the repository and the commit of the search, with a
+// context that bounds its time. Call stop in any case.
+func (r *Repo) searchIn(ctx context.Context, c *vm.Call, ref string, q *SearchQuery, codes searchCodes) (s searched, bounded context.Context, stop context.CancelFunc, err error) {
 	stop = func() {}
+	if s.finder, err = newFinder(*q, codes.empty, codes.query); err != nil {
+		return s, ctx, stop, err
+	}
+	if codes.paths != "" {
+		if s.patterns, err = newPathPatterns(*q, codes.paths); err != nil {
+			return s, ctx, stop, err
+		}
+	}
 	if q.Limit <= 0 {
 		q.Limit = defaultResults
 	}
@@ -73,12 +86,12 @@ func tooSlow(ctx context.Context, err error) error {
 }
 
 // candidates lists the files of a commit that a search looks at.
-func (r *Repo) candidates(ctx context.Context, s searched, p pathPatterns) ([]vm.TreeEntry, error) {
+func (r *Repo) candidates(ctx context.Context, s searched) ([]vm.TreeEntry, error) {
 	all, err := r.files(ctx, s.repo.ID, s.commit)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(e vm.TreeEntry) bool { return e.Type != "blob" || !p.takes(e.Path) }), nil
+	return slices.DeleteFunc(all, func(e vm.TreeEntry) bool { return e.Type != "blob" || !s.patterns.takes(e.Path) }), nil
 }
 
 // files lists everything in a tree except its directories, by path.
@@ -108,25 +121,17 @@ func (r *Repo) files(ctx context.Context, id, tree string) ([]vm.TreeEntry, erro
 // MiB are left out. Kind Timeout after 15 seconds.
 func (r *Repo) SearchText(ctx context.Context, c *vm.Call, ref string, q SearchQuery) (vm.RepoSearch, error) {
 	out := vm.RepoSearch{Files: []vm.FoundText{}}
-	f, err := newFinder(q, "EMPTY_QUERY", "INVALID_REGEX")
-	if err != nil {
-		return out, err
-	}
-	patterns, err := newPathPatterns(q, "INVALID_PATH_PATTERN")
-	if err != nil {
-		return out, err
-	}
-	s, ctx, stop, err := r.searchIn(ctx, c, ref, &q)
+	s, ctx, stop, err := r.searchIn(ctx, c, ref, &q, searchCodes{"EMPTY_QUERY", "INVALID_REGEX", "INVALID_PATH_PATTERN"})
 	defer stop()
 	if err != nil {
 		return out, err
 	}
-	list, err := r.candidates(ctx, s, patterns)
+	list, err := r.candidates(ctx, s)
 	if err != nil {
 		return out, tooSlow(ctx, err)
 	}
 	list = slices.DeleteFunc(list, func(e vm.TreeEntry) bool { return e.Mode == ModeLink || e.Size > maxSearched })
-	counts, err := r.countMatches(ctx, s, q, f, list)
+	counts, err := r.countMatches(ctx, s, q, list)
 	if err != nil {
 		return out, tooSlow(ctx, err)
 	}
@@ -143,7 +148,7 @@ func (r *Repo) SearchText(ctx context.Context, c *vm.Call, ref string, q SearchQ
 	out.HasMore = out.TotalFiles > q.Offset+len(page)
 	left := maxMatches
 	err = r.eachBlob(ctx, s.repo.ID, page, func(i int, data []byte) error {
-		one := vm.FoundText{FoundFile: foundFile(page[i]), Matches: matchesIn(data, f, min(left, maxFileMatches))}
+		one := vm.FoundText{FoundFile: foundFile(page[i]), Matches: matchesIn(data, s.finder, min(left, maxFileMatches))}
 		left -= len(one.Matches)
 		out.Files = append(out.Files, one)
 		return nil
@@ -153,9 +158,9 @@ func (r *Repo) SearchText(ctx context.Context, c *vm.Call, ref string, q SearchQ
 
 // countMatches returns how many lines match in each file. git grep counts plain texts;
 // it compares without regard to case only in ASCII.
-func (r *Repo) countMatches(ctx context.Context, s searched, q SearchQuery, f *finder, list []vm.TreeEntry) ([]int, error) {
+func (r *Repo) countMatches(ctx context.Context, s searched, q SearchQuery, list []vm.TreeEntry) ([]int, error) {
 	if q.Regex || strings.ContainsAny(q.Query, "\n\x00") || !q.CaseSensitive && !isASCII(q.Query) {
-		return r.countByReading(ctx, s.repo.ID, f, list)
+		return r.countByReading(ctx, s.repo.ID, s.finder, list)
 	}
 	args := []string{"grep", "--full-name", "-F", "-I", "-c", "-z", "--no-textconv", "--no-color"}
 	if !q.CaseSensitive {
@@ -273,11 +278,12 @@ func linesAfter(text []byte) []string {
 // expression.
 func (r *Repo) SearchFiles(ctx context.Context, c *vm.Call, ref string, q SearchQuery) (vm.RepoFiles, error) {
 	out := vm.RepoFiles{Files: []vm.FoundFile{}}
-	f, err := newFinder(q, "FILENAME_EMPTY_QUERY", "FILENAME_INVALID_PATTERN")
+	s, ctx, stop, err := r.searchIn(ctx, c, ref, &q, searchCodes{"FILENAME_EMPTY_QUERY", "FILENAME_INVALID_PATTERN", "FILENAME_INVALID_PATTERN"})
+	defer stop()
 	if err != nil {
 		return out, err
 	}
-	matches := func(p string) bool { _, _, ok := f.in([]byte(p)); return ok }
+	matches := func(p string) bool { _, _, ok := s.finder.in([]byte(p)); return ok }
 	if !q.Regex && strings.ContainsAny(q.Query, "*?[{") {
 		glob, err := globExpression(q.Query, q.CaseSensitive)
 		if err != nil {
@@ -285,16 +291,7 @@ func (r *Repo) SearchFiles(ctx context.Context, c *vm.Call, ref string, q Search
 		}
 		matches = glob.MatchString
 	}
-	patterns, err := newPathPatterns(q, "FILENAME_INVALID_PATTERN")
-	if err != nil {
-		return out, err
-	}
-	s, ctx, stop, err := r.searchIn(ctx, c, ref, &q)
-	defer stop()
-	if err != nil {
-		return out, err
-	}
-	list, err := r.candidates(ctx, s, patterns)
+	list, err := r.candidates(ctx, s)
 	if err != nil {
 		return out, tooSlow(ctx, err)
 	}

@@ -25,11 +25,7 @@ const (
 // SearchCommits finds commits by their message, the newest first.
 func (r *Repo) SearchCommits(ctx context.Context, c *vm.Call, ref string, q SearchQuery) (vm.FoundCommits, error) {
 	out := vm.FoundCommits{Commits: []vm.FoundCommit{}}
-	f, err := newFinder(q, "COMMIT_EMPTY_QUERY", "COMMIT_INVALID_REGEX")
-	if err != nil {
-		return out, err
-	}
-	s, ctx, stop, err := r.searchIn(ctx, c, ref, &q)
+	s, ctx, stop, err := r.searchIn(ctx, c, ref, &q, searchCodes{"COMMIT_EMPTY_QUERY", "COMMIT_INVALID_REGEX", ""})
 	defer stop()
 	if err != nil {
 		return out, err
@@ -41,7 +37,7 @@ func (r *Repo) SearchCommits(ctx context.Context, c *vm.Call, ref string, q Sear
 				return vm.Errorf(vm.Internal, "", "git log answers what is not a commit")
 			}
 			message := strings.TrimRight(parts[4], "\n")
-			if !found(f, message) {
+			if !found(s.finder, message) {
 				return nil
 			}
 			if out.TotalCommits++; out.TotalCommits <= q.Offset || len(out.Commits) == q.Limit {
@@ -98,15 +94,7 @@ var errEnough = errors.New("enough")
 // with what it has found: then TotalCommits counts only as far as it looked.
 func (r *Repo) SearchDiffs(ctx context.Context, c *vm.Call, ref string, q SearchQuery) (vm.FoundDiffs, error) {
 	out := vm.FoundDiffs{Commits: []vm.FoundDiff{}}
-	f, err := newFinder(q, "DIFF_EMPTY_QUERY", "DIFF_INVALID_REGEX")
-	if err != nil {
-		return out, err
-	}
-	patterns, err := newPathPatterns(q, "DIFF_INVALID_PATH_PATTERN")
-	if err != nil {
-		return out, err
-	}
-	s, ctx, stop, err := r.searchIn(ctx, c, ref, &q)
+	s, ctx, stop, err := r.searchIn(ctx, c, ref, &q, searchCodes{"DIFF_EMPTY_QUERY", "DIFF_INVALID_REGEX", "DIFF_INVALID_PATH_PATTERN"})
 	defer stop()
 	if err != nil {
 		return out, err
@@ -123,7 +111,7 @@ func (r *Repo) SearchDiffs(ctx context.Context, c *vm.Call, ref string, q Search
 	}
 	left := maxMatches
 	err = r.reading(ctx, s.repo.ID, append(args, s.commit), nil, func(in io.Reader) error {
-		p := diffParser{in: bufio.NewReaderSize(in, 256<<10), f: f, paths: patterns, left: &left}
+		p := diffParser{in: bufio.NewReaderSize(in, 256<<10), f: s.finder, paths: s.patterns, left: &left}
 		return p.commits(func(d vm.FoundDiff) error {
 			if out.TotalCommits++; out.TotalCommits <= q.Offset {
 				return nil
