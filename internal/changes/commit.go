@@ -33,6 +33,8 @@ const (
 // would track there, as vm.CommitRequest says. Neither the guest's git nor its
 // configuration takes part.
 //
+// An identity needs the right to read every file of the VM, and to push to the branch.
+//
 // Kinds beside those of Diff and of repo.Commit: Exists when the machine (code
 // MACHINE_MOVED) or the base (CONFLICTING_PARENT) is no longer what was shown; Denied
 // (SECRETS_FOUND) when a changed file has a secret that the request does not allow;
@@ -41,6 +43,9 @@ func (x *Changes) Commit(ctx context.Context, c *vm.Call, ref string, r vm.Commi
 	defer func() { err = vm.WithOp(vm.OpCommit, ref, err) }()
 	rec, err := x.cfg.Engine.Find(c.Actor, ref)
 	if err != nil {
+		return plan, err
+	}
+	if err := x.cfg.Access.May(c.Actor, rec.ID, vm.OpDiff, ""); err != nil { // a commit shows every file
 		return plan, err
 	}
 	if err := checkCommit(&r); err != nil {

@@ -13,7 +13,7 @@ import (
 
 func (s *server) commitRoutes() []route {
 	return []route{
-		{"POST", "/v1/vms/{vm}/commit", key, s.commit, "Commit a directory of the VM to a repository, from a frozen state and without the guest's git; with dryRun only say what would be committed.", vm.CommitRequest{}, vm.CommitPlan{}, false, ""},
+		{"POST", "/v1/vms/{vm}/commit", granted, s.commit, "Commit a directory of the VM to a repository, from a frozen state and without the guest's git; with dryRun only say what would be committed. An identity needs a permission for root, and one to write to the branch.", vm.CommitRequest{}, vm.CommitPlan{}, false, ""},
 		{"POST", "/v1/vms/{vm}/content", key, s.content, "Paths of a state of the VM's disk as tar, with an end mark.", api.ContentOf{}, nil, true, ""},
 	}
 }

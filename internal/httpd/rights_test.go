@@ -72,6 +72,7 @@ var openToTokens = map[string]right{
 	"GET /v1/vms/{vm}/state":  granted,
 	"GET /v1/vms/{vm}/idle":   granted,
 	"GET /v1/vms/{vm}/diff":   granted, "POST /v1/vms/{vm}/diff": granted, "GET /v1/vms/{vm}/diff/patch": granted,
+	"POST /v1/vms/{vm}/commit":  granted, // as root, with a right to the repository
 	"GET /v1/vms/{vm}/top":      granted,
 	"GET /v1/vms/{vm}/diagnose": granted,
 	"GET /v1/vms/{vm}/ports":    granted,
@@ -363,7 +364,7 @@ func (w *walk) tryTokens() {
 		w.refused("a token without root", 403, "VM_ACCESS_DENIED", w.alice)
 		w.refused("a token without bob", 403, "VM_ACCESS_DENIED", w.alice, api.HeaderLinuxUser, "bob")
 		w.letIn("a token as alice", w.alice, asAlice...)
-	} else if strings.Contains(w.row.pattern, "{vm}/diff") || strings.HasSuffix(w.row.pattern, "{vm}/turns") { // they show or hold every file
+	} else if strings.Contains(w.row.pattern, "{vm}/diff") || strings.HasSuffix(w.row.pattern, "{vm}/turns") || strings.HasSuffix(w.row.pattern, "{vm}/commit") { // they show or hold every file
 		w.refused("a token without root", 403, "VM_ACCESS_DENIED", w.alice)
 	} else if want == granted {
 		w.letIn("a token without root", w.alice)
