@@ -114,6 +114,40 @@ func TestRestore(t *testing.T) {
 	nothingElse(t, base, "d", "f", "gone")
 }
 
+// TestRestoreSparse: a large file that is nearly empty has its bytes and its size, and
+// takes little space.
+func TestRestoreSparse(t *testing.T) {
+	r := newRig(t)
+	base := onRootDisk(t)
+	const size = 32<<20 + 100
+	content := make([]byte, size)
+	copy(content, "first")
+	copy(content[20<<20+7:], "middle")
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	h := tar.Header{Name: "entry", Typeflag: tar.TypeReg, Mode: 0o644, Size: size, Uid: os.Getuid(), Gid: os.Getgid()}
+	if err := tw.WriteHeader(&h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tw.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := tw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Restore(within(t, 30*time.Second), base+"/f", &b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(base + "/f")
+	if err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the restored file has %d bytes (%v) and not those of the archive", len(got), err)
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(base+"/f", &st); err != nil || st.Blocks*512 > 4<<20 {
+		t.Errorf("the restored file takes %d bytes of the disk (%v), want at most 4 MiB of its 32", st.Blocks*512, err)
+	}
+}
+
 // TestRestoreRefuses: a link on the way, a broken archive and an archive with something
 // else change nothing, inside and outside.
 func TestRestoreRefuses(t *testing.T) {

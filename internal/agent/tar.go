@@ -302,10 +302,17 @@ func (p *unpacker) file(name string, h *tar.Header, r io.Reader) (err error) {
 			_ = p.root.Remove(name)
 		}
 	}()
+	var w io.Writer = f
+	if p.owned {
+		w = &holes{f}
+	}
 	if h.Size >= directFrom {
-		err = writeLarge(f, f, r)
+		err = writeLarge(f, w, r)
 	} else {
-		_, err = io.CopyBuffer(onlyWriter{f}, onlyReader{r}, p.buf)
+		_, err = io.CopyBuffer(onlyWriter{w}, onlyReader{r}, p.buf)
+	}
+	if err == nil && p.owned {
+		err = f.Truncate(h.Size) // it may end with a hole
 	}
 	if err != nil {
 		return err

@@ -225,12 +225,13 @@ func planManifest(p *vm.CommitPlan) string {
 // refuseFiles refuses what no commit may hold.
 func (m *committing) refuseFiles() error {
 	p := m.project
+	inVM := func(name vm.GuestPath) string { return vm.GuestPath(path.Join(string(m.out.Path), string(name))).String() }
 	if len(p.sum.Special) > 0 {
-		return vm.Errorf(vm.Invalid, p.sum.Special[0].String(), "it is a device, a pipe or a socket, and %d files of this kind are here", len(p.sum.Special)).
+		return vm.Errorf(vm.Invalid, inVM(p.sum.Special[0]), "it is a device, a pipe or a socket, and %d files of this kind are here", len(p.sum.Special)).
 			WithHint("remove it in the VM, or list it in .gitignore")
 	}
 	if len(p.sum.TooLarge) > 0 {
-		return vm.Errorf(vm.Limit, p.sum.TooLarge[0].String(), "it is larger than %d MiB", mostFile>>20).
+		return vm.Errorf(vm.Limit, inVM(p.sum.TooLarge[0]), "it is larger than %d MiB, with its holes", mostFile>>20).
 			WithHint("keep it outside of the repository, or list it in .gitignore")
 	}
 	folded := map[string]string{}

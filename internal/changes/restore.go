@@ -20,6 +20,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// maxRestored is how many bytes one restore brings back, holes included: the guest's agent
+// gets them all.
+const maxRestored = 1 << 30
+
 // restoredShown is how many changes an answer lists.
 const restoredShown = 1000
 
@@ -80,6 +84,10 @@ func (x *Changes) planRestore(ctx context.Context, c *vm.Call, ref string, r vm.
 	out = vm.Restored{Path: r.Path, From: then.Side, Stat: d.Stat, Changes: d.Changes}
 	special := 0
 	for _, ch := range d.Changes {
+		if ch.Verb != vm.FileDeleted && ch.Now != nil && ch.Type == "file" && ch.Now.Size > maxRestored {
+			return out, vm.Errorf(vm.Limit, ch.Path.String(), "it has %d MiB, with its holes, and a restore brings back at most %d MiB", ch.Now.Size>>20, maxRestored>>20).
+				WithHint("restore the paths beside it one by one, or the whole VM: `warren undo %s`", ref)
+		}
 		if ch.Path == r.Path && ch.Verb == vm.FileDeleted {
 			return out, notThere(r.Path)
 		}
@@ -181,7 +189,7 @@ func (x *Changes) sendBack(ctx context.Context, g engine.Guest, p vm.GuestPath, 
 	}
 	all.Go(func() {
 		part(func() error {
-			return x.cfg.Reader.Tar(ctx, then.Layers, []vm.GuestPath{p}, reader.TarOptions{}, readEnd)
+			return x.cfg.Reader.Tar(ctx, then.Layers, []vm.GuestPath{p}, reader.TarOptions{Bytes: maxRestored}, readEnd)
 		}, readEnd)
 	})
 	all.Go(func() {

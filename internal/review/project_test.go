@@ -93,6 +93,18 @@ func names(files map[string]string) (list []string) {
 	return list
 }
 
+// A file of 10 GB that is nearly empty is named as too large, and not read.
+func TestAProjectNamesLargeFiles(t *testing.T) {
+	d := projectDisk(t, map[string]string{"work/app/main.go": "package main\n", "work/app/big": "x"}, "sif work/app/big size 10000000000")
+	files, sum := project(t, d, review.ProjectOptions{Root: "/work/app"})
+	if got := names(files); !slices.Equal(got, []string{"main.go"}) {
+		t.Errorf("the project has the files %q, want main.go", got)
+	}
+	if !slices.Equal(sum.TooLarge, []vm.GuestPath{"big"}) {
+		t.Errorf("too large are %q, want big", sum.TooLarge)
+	}
+}
+
 func TestAProjectIsWhatGitWouldTrack(t *testing.T) {
 	d := projectDisk(t, map[string]string{
 		"work/app/main.go": "package main\n", "work/app/run.sh*": "#!/bin/sh\n", "work/app/link@": "main.go", "work/app/.gitignore": "*.log\n/dist/\n!keep.log\n",

@@ -29,7 +29,8 @@ type packer struct {
 	fs      *ext4.FS
 	out     *tar.Writer
 	entries int
-	bytes   int64
+	bytes   int64             // that may still come
+	most    int64             // of them at the beginning
 	first   map[uint32]string // the first name of files with several
 	cached  int
 	dirs    map[uint32]map[string]uint32
@@ -42,7 +43,8 @@ func writeTar(ctx context.Context, disk Disk, r Request, w io.Writer) error {
 		return err
 	}
 	p := &packer{
-		ctx: ctx, fs: fs, out: tar.NewWriter(w), entries: cmp.Or(r.Entries, defaultEntries), bytes: cmp.Or(r.Bytes, defaultBytes),
+		ctx: ctx, fs: fs, out: tar.NewWriter(w), entries: cmp.Or(r.Entries, defaultEntries),
+		bytes: cmp.Or(r.Bytes, defaultBytes), most: cmp.Or(r.Bytes, defaultBytes),
 		first: map[uint32]string{}, dirs: map[uint32]map[string]uint32{},
 	}
 	for _, path := range r.Paths {
@@ -204,8 +206,11 @@ func (p *packer) header(name string, in *ext4.Inode) (*tar.Header, error) {
 		if in.Links > 1 {
 			p.first[in.Number] = name
 		}
+		if in.Size > p.most {
+			return nil, vm.Errorf(vm.Limit, shownName(name), "it has %s with its holes, more than the limit of %s", size(in.Size), size(p.most)).WithHint("name other paths")
+		}
 		if p.bytes -= in.Size; p.bytes < 0 {
-			return nil, vm.Errorf(vm.Limit, shownName(name), "the files below the paths have more bytes than the limit").WithHint("name fewer paths")
+			return nil, vm.Errorf(vm.Limit, shownName(name), "with it, the files below the paths have more than the limit of %s", size(p.most)).WithHint("name fewer paths")
 		}
 		h.Typeflag, h.Size = tar.TypeReg, in.Size
 	default:

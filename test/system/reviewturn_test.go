@@ -30,7 +30,7 @@ func answer[T any](h *host, args ...string) (out T) {
 func TestReviewTurn(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
-	h.sh("app", "mkdir -p /work/src /etc/app && echo one > /work/src/a && chmod 640 /work/src/a && chown 1:1 /work/src/a && echo conf > /etc/app/c && cd /work && (setsid python3 -m http.server 3000 >/dev/null 2>&1 &)")
+	h.sh("app", "mkdir -p /work/src /etc/app && echo one > /work/src/a && chmod 640 /work/src/a && chown 1:1 /work/src/a && truncate -s 64M /work/src/sparse && echo end >> /work/src/sparse && echo conf > /etc/app/c && cd /work && (setsid python3 -m http.server 3000 >/dev/null 2>&1 &)")
 	h.eventually("the server answers", func() bool { return h.run("exec", "app", "--", "curl", "-sf", "localhost:3000/src/a").code == 0 })
 	server := h.sh("app", "pgrep -f '[h]ttp.server'")
 	first := answer[vm.Turn](h, "turn", "app", "first try")
@@ -74,6 +74,10 @@ func TestReviewTurn(t *testing.T) {
 	if got := h.sh("app", "cat /work/src/a /work/other && stat -c '%a %u %g' /work/src/a && curl -sf localhost:3000/src/a && pgrep -f '[h]ttp.server' && ls -A /work"); got != "one\nkept\n640 1 1\none\n"+server+"\nother\nsrc" {
 		t.Errorf("after the restore: %q, want the directory of turn 1 with modes and owners, and all else as it was", got)
 	}
+	if got := h.sh("app", "stat -c %s /work/src/sparse && tail -c 4 /work/src/sparse && du -k /work/src/sparse | cut -f1"); !strings.HasPrefix(got, "67108868\nend\n") || len(got) > len("67108868\nend\n1234") {
+		t.Errorf("the sparse file that came back has the size, end and KiB on the disk %q, want 67108868, end and less than 10,000", got)
+	}
+	h.sparse()
 	h.run("restore", "app", "/work/nothing").wants(t, 3, "was not there")
 
 	// A summary beside a command's own output and status.
@@ -93,6 +97,21 @@ func TestReviewTurn(t *testing.T) {
 		t.Logf("a summary of a command that changes nothing takes %.0f ms", ran.Summary.CostMs)
 	}
 	t.Logf("a turn paused the VM for %.1f ms", first.PauseMs)
+}
+
+// sparse wants clear refusals of a file of 10 GB that is nearly empty: neither a restore
+// nor a commit takes it, and the VM stays as it was.
+func (h *host) sparse() {
+	h.t.Helper()
+	h.sh("app", "mkdir /work/new && truncate -s 10G /work/new/huge")
+	h.ok("turn", "app", "with a sparse file")
+	h.ok("repo", "create", "shop")
+	h.run("commit", "app", "/work/new", "--repo", "shop", "--yes").wants(h.t, 8, "/work/new/huge: it is larger than 100 MiB")
+	h.sh("app", "rm /work/new/huge")
+	h.run("restore", "app", "/work/new/huge").wants(h.t, 8, "it has 10240 MiB, with its holes")
+	if got := h.sh("app", "ls -A /work/new; rmdir /work/new"); got != "" {
+		h.t.Errorf("after a refused restore /work/new has %q, want nothing", got)
+	}
 }
 
 func paths(list []vm.GuestPath) (out []string) {
