@@ -201,6 +201,10 @@ func (m *committing) describe(ctx context.Context, base map[string]tracked) erro
 		out.More, out.Files = len(out.Files)-mostShown, out.Files[:mostShown]
 	}
 	if n := out.Stat.Deleted; n > 0 && !p.sum.Repo && n*2 > len(base) {
+		if m.r.Path == "" && m.r.Prefix == "" || len(p.files) == 0 { // nobody meant this directory
+			return vm.Errorf(vm.Invalid, out.Path.String(), "it is not a clone of the repository: the commit would delete %d of its %d files", n, len(base)).
+				WithHint("name the directory of the work: `warren commit %s /path --repo %s`", cmp.Or(m.rec.Name, string(m.rec.ID)), cmp.Or(m.repo.Name, m.repo.ID))
+		}
 		out.Flags = append(out.Flags, fmt.Sprintf("%s is not a clone of the repository: the commit deletes %d of its %d files", out.Path, n, len(base)))
 	}
 	out.Tree = hex.EncodeToString(tree.Sum(nil))

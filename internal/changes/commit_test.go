@@ -343,3 +343,27 @@ func BenchmarkCommit(b *testing.B) {
 		p.committed(vm.CommitRequest{Branch: fmt.Sprintf("b%d", n), Generation: plan.Generation})
 	}
 }
+
+// A directory that nobody named, and that is no clone, does not delete the repository's
+// files: the caller must say where the work is.
+func TestCommitOfAnotherDirectory(t *testing.T) {
+	p := newPlace(t)
+	first := p.put("main", "app.py", "x\n")
+	p.write("/work/notes", "n\n")
+	if err := p.Mkdir(p.Context(), p.call(), "app", "", "/nothing", 0o755, false); err != nil {
+		t.Fatal(err)
+	}
+	for what, r := range map[string]vm.CommitRequest{"the working directory": {}, "an empty directory": {Path: "/nothing"}} {
+		_, err := p.commit(r)
+		if e := vm.AsError(err); vm.KindOf(err) != vm.Invalid || !strings.Contains(e.Msg, "would delete 1 of its 1 files") || !strings.Contains(e.Hint, "/path --repo shop") {
+			t.Errorf("a commit of %s ends with %v, want a question for the directory", what, err)
+		}
+	}
+	if b, err := p.Repo.Branches(p.Context(), p.call(), "shop"); err != nil || len(b) != 1 || b[0].Commit != first.SHA {
+		t.Errorf("after refusals the branches are %+v, %v, want main alone", b, err)
+	}
+	plan := p.committed(vm.CommitRequest{Path: "/work"})
+	if len(plan.Flags) == 0 || !strings.Contains(plan.Flags[0], "is not a clone of the repository") {
+		t.Errorf("a named directory is committed with the flags %q, want that it is no clone", plan.Flags)
+	}
+}
