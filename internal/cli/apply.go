@@ -106,8 +106,8 @@ func (a *app) apply(ctx context.Context, o *applyOptions) error {
 		return err
 	}
 	if n := len(plan.Conflicts); n > 0 {
-		return vm.Errorf(vm.Exists, o.dir, "%d paths cannot be applied; nothing was written", n).
-			WithHint("commit or remove them here and apply again; or commit in the VM's place: `warren commit %s --repo REPOSITORY`, then merge with git", src.vm)
+		return vm.Errorf(vm.Exists, o.dir, "%s cannot be applied; nothing was written", counted(n, "path")).
+			WithHint("commit or remove what is here and apply again; or take the change as a commit and merge it with git: `warren commit %s %s --repo REPOSITORY`", src.vm, printable(src.path))
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (a *app) showApplied(out applied, o *applyOptions) error {
 	if o.dry {
 		verb = "would apply"
 	}
-	a.io.notef("%s %d changes to %s; %d were there already", verb, len(out.Steps), printable(o.dir), out.Same)
+	a.io.notef("%s %s to %s; %d were there already", verb, counted(len(out.Steps), "change"), printable(o.dir), out.Same)
 	for _, why := range slices.Sorted(maps.Keys(out.LeftOut)) {
 		a.io.notef("left out: %d %s", out.LeftOut[why], plain(why))
 	}

@@ -59,17 +59,18 @@ type applyPlan struct {
 	committed func(rel string) bool
 	listed    map[string]map[string]string // names of directories by their folded spelling
 	claimed   map[string]string            // paths of the change by their folded spelling
+	partial   map[string]bool              // directories of which something was left out
 }
 
 func newApplyPlan(root *os.Root, committed func(rel string) bool) *applyPlan {
-	return &applyPlan{root: root, committed: committed, LeftOut: map[string]int{}, listed: map[string]map[string]string{}, claimed: map[string]string{}}
+	return &applyPlan{root: root, committed: committed, LeftOut: map[string]int{}, listed: map[string]map[string]string{}, claimed: map[string]string{}, partial: map[string]bool{}}
 }
 
 // plan decides about the changes below a directory of the guest.
 func (p *applyPlan) plan(base vm.GuestPath, d *vm.Diff) error {
 	for _, h := range d.Hidden {
-		if _, in := beneath(base, h.Path); in {
-			p.LeftOut[h.Reason] += h.Stat.Files()
+		if rel, in := beneath(base, h.Path); in {
+			p.leaveOut(rel+"/", h.Reason, h.Stat.Files())
 		}
 	}
 	for _, c := range d.Changes {
@@ -85,6 +86,8 @@ func (p *applyPlan) plan(base vm.GuestPath, d *vm.Diff) error {
 			return err
 		}
 	}
+	// A directory that has only what is left out is left out, too; others are made for their files.
+	p.Steps = slices.DeleteFunc(p.Steps, func(s applyStep) bool { return s.Do == applyMkdir && p.partial[s.Path] })
 	order := []string{applyDelete, applyRmdir, applyMkdir, applyPut, applyLink, applyMode}
 	slices.SortStableFunc(p.Steps, func(a, b applyStep) int {
 		if a.Do == applyRmdir && b.Do == applyRmdir {
@@ -93,6 +96,16 @@ func (p *applyPlan) plan(base vm.GuestPath, d *vm.Diff) error {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Do), slices.Index(order, b.Do)), cmp.Compare(a.Path, b.Path))
 	})
 	return nil
+}
+
+// leaveOut counts files of the change that are never applied. rel is one of them, or with
+// a slash at its end the directory that they are in.
+func (p *applyPlan) leaveOut(rel, why string, files int) {
+	p.LeftOut[why] += files
+	for at := rel; strings.Contains(at, "/"); {
+		at = at[:strings.LastIndex(at, "/")]
+		p.partial[at] = true
+	}
 }
 
 // beneath returns a path of the guest relative to a directory.
@@ -107,10 +120,10 @@ func (p *applyPlan) change(base vm.GuestPath, c vm.FileChange) error {
 	case !in || rel == "":
 		return nil
 	case c.Git == "ignored":
-		p.LeftOut["ignored by git"]++
+		p.leaveOut(rel, "ignored by git", 1)
 		return nil
 	case slices.Contains(strings.Split(rel, "/"), ".git"):
-		p.LeftOut["in .git, which is never applied"]++
+		p.leaveOut(rel, "in .git, which is never applied", 1)
 		return nil
 	}
 	if why := badHere(rel); why != "" {

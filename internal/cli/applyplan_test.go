@@ -259,3 +259,37 @@ func TestAFailedApplyPutsEverythingBack(t *testing.T) {
 		}
 	})
 }
+
+// A directory that has only what git ignores, or what the diff only counts, is not made.
+func TestApplyMakesNoDirectoryForWhatIsLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	d := machine{now: map[string]string{"src/a": "a", "src/a.log": "x", "build/out": "x"}}.diff()
+	for i, c := range d.Changes {
+		if c.Path != "/work/src/a" {
+			d.Changes[i].Git = "ignored"
+		}
+	}
+	for _, name := range []string{"src", "build", "node_modules", "node_modules/x", "empty"} {
+		d.Changes = append(d.Changes, vm.FileChange{Path: vm.GuestPath("/work/" + name), Type: "dir", Verb: vm.FileAdded, Now: &vm.FileState{Mode: 0o755}})
+	}
+	d.Hidden = []vm.HiddenDir{{Path: "/work/node_modules/x", Reason: "files below node_modules", Stat: vm.DiffStat{Added: 7}}}
+	plan := newApplyPlan(root, nil)
+	if err := plan.plan("/work", d); err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	for _, s := range plan.Steps {
+		steps = append(steps, s.Do+" "+s.Path)
+	}
+	if want := []string{"mkdir empty", "write src/a"}; !slices.Equal(steps, want) {
+		t.Errorf("the steps are %q, want %q", steps, want)
+	}
+	if want := map[string]int{"ignored by git": 2, "files below node_modules": 7}; !maps.Equal(plan.LeftOut, want) {
+		t.Errorf("left out are %v, want %v", plan.LeftOut, want)
+	}
+}

@@ -87,7 +87,7 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 		a.io.printf("the replaced VM is now called %s\n", printable(or(k.Over.Name, string(k.Over.ID))))
 	}
 	if o.others {
-		a.io.printf("%d other candidates are removed\n", len(k.Removed))
+		a.io.printf("removed %s\n", counted(len(k.Removed), "other candidate"))
 	}
 	return nil
 }
@@ -104,6 +104,10 @@ func (a *app) commitWinner(ctx context.Context, c *client.Client, o *keepOptions
 	w := &o.winner
 	if w.name = o.child; w.in.Repo == "" {
 		return vm.CommitPlan{}, usage("which repository?").WithHint("warren keep %s --over %s --commit --repo REPOSITORY", printable(o.child), printable(o.over))
+	}
+	if _, tty := terminal(a.io.in); !tty && !w.yes {
+		return vm.CommitPlan{}, usage("nobody can be asked: standard input is no terminal").
+			WithHint("--yes commits what is there; `warren commit %s --repo %s --dry-run` shows it", printable(o.child), printable(w.in.Repo))
 	}
 	plan, err := a.commitOnce(ctx, c, w)
 	if err == nil && plan.Commit == "" {

@@ -168,3 +168,11 @@ func parseEnv(list []string, getenv func(string) string) (map[string]string, err
 	}
 	return out, nil
 }
+
+// counted is a number with its noun: 1 path, 2 paths.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return itoa(n) + " " + noun
+}
