@@ -34,10 +34,7 @@ func (x *Changes) Undo(ctx context.Context, c *vm.Call, ref, turn, volumes strin
 	if err != nil {
 		return out, err
 	}
-	out.NotUndone = stays
-	if !g.Whole() {
-		out.NotUndone = append([]string{"memory and processes: this turn has only a disk, and the VM was booted on it"}, stays...)
-	}
+	out.NotUndone = stays // that memory is gone is in the VM's losses
 	return out, nil
 }
 

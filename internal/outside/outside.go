@@ -53,7 +53,7 @@ func CheckURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return nil, vm.Errorf(vm.Invalid, "url", "not a URL")
+		return nil, vm.Errorf(vm.Invalid, "url", "not a URL").WithHint("use a URL such as https://example.com/repo.git")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, vm.Errorf(vm.Invalid, u.Redacted(), "only http and https are fetched").WithHint("use a URL such as https://example.com/repo.git")
 	case u.Hostname() == "" || u.Opaque != "" || strings.HasPrefix(u.Host, "-"):

@@ -141,17 +141,21 @@ func (g *remoteGit) run(ctx context.Context, args ...string) ([]byte, error) {
 
 var (
 	notThere  = regexp.MustCompile(`(?i)not found|error: 404|does not appear to be a git|not valid: is this a git|could ?n.t (resolve|connect|find)|unable to access`)
+	unreached = regexp.MustCompile(`(?i)error: 502|response 502`) // of the tunnel, which has no connection
 	forbidden = regexp.MustCompile(`(?i)authentication failed|could not read (username|password)|error: 40[13]|terminal prompts disabled`)
 )
 
 // explain turns git's words into an error of the contract.
 func (g *remoteGit) explain(said string) error {
 	said = strings.TrimSpace(strings.ReplaceAll(said, g.tunnel.URL(), "proxy"))
-	last := said[strings.LastIndex(said, "; ")+1:]
+	last := strings.TrimSpace(said[strings.LastIndex(said, "; ")+1:])
 	switch {
 	case forbidden.MatchString(said):
 		return vm.Errorf(vm.Invalid, g.from.url, "the source wants other credentials").WithCode("SOURCE_UNAUTHORIZED", "url", g.from.url).
 			WithHint("put a token into the URL: https://x-access-token:TOKEN@HOST/REPO")
+	case unreached.MatchString(said):
+		return vm.Errorf(vm.Invalid, g.from.url, "the server cannot connect to this host, or gets no answer from it").WithCode("SOURCE_NOT_FOUND", "url", g.from.url).
+			WithHint("check the name and the port in the URL; the server's host must reach them")
 	case notThere.MatchString(said):
 		return vm.Errorf(vm.Invalid, g.from.url, "there is no repository: %s", last).WithCode("SOURCE_NOT_FOUND", "url", g.from.url)
 	}

@@ -100,7 +100,8 @@ func (r *Repo) nameFree(account vm.AccountID, name, except string) error {
 	}
 	for _, other := range r.table.By(byName, string(account)+"/"+name) {
 		if other.ID != except {
-			return vm.Errorf(vm.Exists, name, "a repository has this name").WithCode("REPO_ALREADY_EXISTS", "repoId", other.ID)
+			return vm.Errorf(vm.Exists, name, "a repository has this name").WithCode("REPO_ALREADY_EXISTS", "repoId", other.ID).
+				WithHint("choose another name; `warren repo ls` lists those that are taken")
 		}
 	}
 	return nil

@@ -132,7 +132,7 @@ func (r *report) selectPaths() error {
 			return err
 		}
 		if was == nil && now == nil {
-			return vm.Errorf(vm.NotFound, p.String(), "%s is on neither side", p).WithHint("a path below a symbolic link must name the link's target")
+			return vm.Errorf(vm.NotFound, p.String(), "it is on neither side").WithHint("a path below a symbolic link must name the link's target")
 		}
 		paths = append(paths, clean)
 	}
