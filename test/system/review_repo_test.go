@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -119,7 +120,7 @@ func TestReviewRepo(t *testing.T) {
 	}
 	h.run("repo", "import", other.url+"/none.tar.gz", "none", "--as", "tar").wants(t, 2, "answered 404")
 	h.run("repo", "import", "http://10.0.0.1/x.git", "none").wants(t, 4, "private address")
-	h.run("repo", "import", "http://"+freePort(t)+"/x.git", "none").wants(t, 2, "cannot connect to this host")
+	h.run("repo", "import", "http://"+vmtest.FreePort(t)+"/x.git", "none").wants(t, 2, "cannot connect to this host")
 	h.run("repo", "import", "git@example.com:a/b.git", "none").wants(t, 2, "use a URL such as")
 	h.run("repo", "import", other.url+"/shop.git", "shop").wants(t, 5, "choose another name")
 	h.run("repo", "clone", "none").wants(t, 3, "no such repository")
