@@ -349,7 +349,7 @@ func BenchmarkCommit(b *testing.B) {
 func TestCommitOfAnotherDirectory(t *testing.T) {
 	p := newPlace(t)
 	first := p.put("main", "app.py", "x\n")
-	p.write("/work/notes", "n\n")
+	p.write("/work/new", "n\n")
 	if err := p.Mkdir(p.Context(), p.call(), "app", "", "/nothing", 0o755, false); err != nil {
 		t.Fatal(err)
 	}
