@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -41,8 +42,12 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 		m.intend("stop")
 	}
 	s.GuestKey = m.link.holds()
-	frozen, synced := false, m.sync(ctx, s)
+	frozen, synced := false, false
+	var syncing sync.WaitGroup // the guest writes its dirty pages during the first pass
+	syncing.Go(func() { synced = m.sync(ctx, s) })
+	defer syncing.Wait()
 	before := func(ctx context.Context) error {
+		syncing.Wait()
 		if s.Freeze && slices.Contains(m.agent().Features, "freeze") {
 			frozen = true
 			if err := m.freeze(ctx, s.RAM == "", synced); err != nil {
