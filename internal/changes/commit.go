@@ -229,7 +229,9 @@ func planManifest(p *vm.CommitPlan) string {
 // refuseFiles refuses what no commit may hold.
 func (m *committing) refuseFiles() error {
 	p := m.project
-	inVM := func(name vm.GuestPath) string { return vm.GuestPath(path.Join(string(m.out.Path), string(name))).String() }
+	inVM := func(name vm.GuestPath) string {
+		return vm.GuestPath(path.Join(string(m.out.Path), string(name))).String()
+	}
 	if len(p.sum.Special) > 0 {
 		return vm.Errorf(vm.Invalid, inVM(p.sum.Special[0]), "it is a device, a pipe or a socket, and %d files of this kind are here", len(p.sum.Special)).
 			WithHint("remove it in the VM, or list it in .gitignore")

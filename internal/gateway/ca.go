@@ -4,22 +4,18 @@
 package gateway
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io/fs"
-	"math/big"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/ca"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
@@ -35,9 +31,8 @@ const (
 // CA issues certificates for names below the preview domains. Its own certificate
 // permits no other names, so it is safe to trust.
 type CA struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
+	own *ca.CA
+	pem []byte
 
 	mu     sync.Mutex
 	leaves map[string]*tls.Certificate
@@ -56,50 +51,24 @@ func OpenCA(dir layout.Dir, need, all []string) (*CA, error) {
 	if err != nil {
 		return nil, layout.Error(dir.PreviewCA(), err)
 	}
-	pair, err := tls.LoadX509KeyPair(dir.PreviewCA(), dir.PreviewCAKey())
+	own, err := ca.Load(dir.PreviewCA(), dir.PreviewCAKey())
 	if err != nil {
 		return nil, vm.Errorf(vm.Corrupt, dir.PreviewCA(), "the CA of the previews cannot be read: %w", err).
 			WithHint("put it back from a backup, or remove %s and %s; then browsers must trust the new one", dir.PreviewCA(), dir.PreviewCAKey())
 	}
-	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
-	parsed := pair.Leaf
-	if !ok || parsed == nil || !parsed.IsCA {
-		return nil, vm.Errorf(vm.Corrupt, dir.PreviewCA(), "is not the CA of the previews")
-	}
+	domains := own.Cert.PermittedDNSDomains
 	for _, d := range need {
-		if !slices.Contains(parsed.PermittedDNSDomains, d) {
-			return nil, vm.Errorf(vm.Invalid, dir.PreviewCA(), "the CA is for the preview domains %s, not for %s", strings.Join(parsed.PermittedDNSDomains, " "), d).
+		if !slices.Contains(domains, d) {
+			return nil, vm.Errorf(vm.Invalid, dir.PreviewCA(), "the CA is for the preview domains %s, not for %s", strings.Join(domains, " "), d).
 				WithHint("set previewDomain back, or remove %s and %s; then browsers must trust the new one", dir.PreviewCA(), dir.PreviewCAKey())
 		}
 	}
-	return &CA{cert: parsed, key: key, pem: cert, leaves: map[string]*tls.Certificate{}}, nil
+	return &CA{own: own, pem: cert, leaves: map[string]*tls.Certificate{}}, nil
 }
 
-// makeCA writes the key first, so that no certificate exists without its key.
 func makeCA(dir layout.Dir, domains []string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return vm.Errorf(vm.Internal, "", "key of the CA: %w", err)
-	}
-	now := time.Now()
-	t := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "Warren previews of " + hostname(), Organization: []string{"Warren (this host's own CA)"}},
-		NotBefore: now.Add(-clockSlack), NotAfter: now.AddDate(caYears, 0, 0),
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
-		PermittedDNSDomainsCritical: true, PermittedDNSDomains: domains,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
-	if err != nil {
-		return vm.Errorf(vm.Internal, "", "certificate of the CA: %w", err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return vm.Errorf(vm.Internal, "", "key of the CA: %w", err)
-	}
-	if err := layout.WriteFile(dir.PreviewCAKey(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600); err != nil {
-		return err
-	}
-	return layout.WriteFile(dir.PreviewCA(), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+	subject := pkix.Name{CommonName: "Warren previews of " + hostname(), Organization: []string{"Warren (this host's own CA)"}}
+	return ca.Make(dir.PreviewCA(), dir.PreviewCAKey(), subject, domains, clockSlack, caYears)
 }
 
 func hostname() string {
@@ -108,13 +77,6 @@ func hostname() string {
 		return "this host"
 	}
 	return name
-}
-
-func serial() *big.Int {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[0] &= 0x7f
-	return new(big.Int).SetBytes(b[:])
 }
 
 // PEM returns the CA's certificate.
@@ -128,27 +90,13 @@ func (c *CA) Leaf(name string) (*tls.Certificate, error) {
 	if l := c.leaves[name]; l != nil && now.Before(l.Leaf.NotAfter.Add(-leafRenew)) {
 		return l, nil
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	made, err := c.own.Issue(name, now.Add(-clockSlack), now.Add(leafLife))
 	if err != nil {
-		return nil, vm.Errorf(vm.Internal, name, "key: %w", err)
-	}
-	t := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: name[:min(len(name), 64)]}, DNSNames: []string{name},
-		NotBefore: now.Add(-clockSlack), NotAfter: now.Add(leafLife),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, t, c.cert, key.Public(), c.key)
-	if err != nil {
-		return nil, vm.Errorf(vm.Internal, name, "certificate: %w", err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, vm.Errorf(vm.Internal, name, "certificate: %w", err)
+		return nil, err
 	}
 	if len(c.leaves) >= maxLeaves { // anybody can invent names: drop all
 		clear(c.leaves)
 	}
-	made := &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: key, Leaf: leaf}
 	c.leaves[name] = made
 	return made, nil
 }

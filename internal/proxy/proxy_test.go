@@ -5,9 +5,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -272,7 +269,7 @@ func TestAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := OpenAuthority(dir)
-	if err != nil || !again.cert.Equal(a.cert) {
+	if err != nil || !again.own.Cert.Equal(a.own.Cert) {
 		t.Errorf("the second start has another CA, %v", err)
 	}
 	if st, err := os.Stat(dir.InsideCAKey()); err != nil || st.Mode().Perm() != 0o600 {
@@ -282,23 +279,14 @@ func TestAuthority(t *testing.T) {
 	if err != nil || strings.TrimSpace(string(out)) != vm.InsideCAHash {
 		t.Errorf("OpenSSL looks for it as %q, %v, want %s", out, err, vm.InsideCAHash)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	now := time.Now()
-	bank := &x509.Certificate{SerialNumber: serial(), DNSNames: []string{"bank.example"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, bank, a.cert, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
+	bank, err := a.own.Issue("bank.example", now.Add(-time.Hour), now.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(a.cert)
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "bank.example"}); err == nil {
+	roots.AddCert(a.own.Cert)
+	if _, err := bank.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "bank.example"}); err == nil {
 		t.Error("a stolen key could sign a certificate for bank.example")
 	}
 	if err := os.WriteFile(dir.InsideCA(), []byte("x"), 0o600); err != nil {

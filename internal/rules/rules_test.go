@@ -44,7 +44,8 @@ var allowed = map[string][]string{
 	"internal/audit":      {"vm", "internal/layout"},
 	"internal/events":     {"vm", "internal/layout"},
 	"internal/image":      {"vm", "internal/layout"},
-	"internal/proxy":      {"vm", "internal/layout"},
+	"internal/ca":         {"vm", "internal/layout"},
+	"internal/proxy":      {"vm", "internal/layout", "internal/ca"},
 	"internal/treesync":   {"vm"},
 	"internal/agent":      {"vm", "internal/link", "internal/vt", "internal/treesync"},
 	"internal/guest":      {"vm", "internal/link"},
@@ -78,7 +79,7 @@ var allowed = map[string][]string{
 	"internal/httpd":      {"vm", "api", "internal/spec", "internal/journal", "internal/access", "internal/vault", "internal/engine", "internal/inside", "internal/job", "internal/answers", "internal/changes", "internal/house", "internal/vt", "internal/repo"},
 	"internal/sshd":       {"vm", "internal/engine", "internal/repo"},
 	"internal/cli":        {"vm", "api", "client", "internal/treesync"},
-	"internal/gateway":    {"vm", "internal/layout"},
+	"internal/gateway":    {"vm", "internal/layout", "internal/ca"},
 	"internal/embedded":   {"vm", "internal/layout"},
 	"internal/vmtest":     nil, // test harness: anything
 	"internal/powercut":   {},
