@@ -51,7 +51,7 @@ const (
 	images   = "^TestImages$"
 	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestPowerCut|TestHungMachine|TestArguments|TestSoak|TestChain)$"
 	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
-	keeping  = "^(TestKeep|TestStorage|TestDrain)"
+	keeping  = "^(TestKeep|TestStorage|TestDrain|TestReview)"
 	volumes  = "^TestVolume"
 )
 
