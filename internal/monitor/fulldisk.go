@@ -48,7 +48,9 @@ func (m *machine) awaitRoom() {
 			m.log.Warn("the host's disk is full: the machine is paused until there is room")
 		}
 		stood = true
+		m.full.Store(true)
 	}
+	m.full.Store(false)
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
 	if !stood || m.held || !slices.Contains(m.agent().Features, "freeze") {

@@ -53,8 +53,9 @@ type machine struct {
 
 	folders   folders
 	spare     spare
-	capturing sync.Mutex // one capture at a time; guards held
-	held      bool       // the guest's programs are frozen after a capture with Hold
+	capturing sync.Mutex  // one capture at a time; guards held
+	held      bool        // the guest's programs are frozen after a capture with Hold
+	full      atomic.Bool // the host's disk had no room when the machine was last resumed
 
 	mu      sync.Mutex // guards the fields below
 	hello   vm.AgentHello
@@ -471,6 +472,9 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline/3) // less than the client's own
 	defer cancel()
 	st.RunState, _ = m.qemu().RunState(ctx)
+	if st.RunState == "running" && m.full.Load() { // it is let try whether there is room
+		st.RunState = "io-error"
+	}
 	return st
 }
 
