@@ -173,12 +173,16 @@ func TestGitRevoked(t *testing.T) {
 		}
 		return k
 	}())
-	for what, revoke := range map[string]func() error{
-		"permission": func() error { return h.engine.RevokeRepo(t.Context(), h.call, string(h.identity.ID), h.repo.ID) },
-		"key": func() error {
+	for _, right := range []struct {
+		what   string
+		revoke func() error
+	}{
+		{"permission", func() error { return h.engine.RevokeRepo(t.Context(), h.call, string(h.identity.ID), h.repo.ID) }},
+		{"key", func() error { // last: nothing enters without it
 			return h.engine.RemoveSSHKey(t.Context(), h.call, string(h.identity.ID), string(h.key.ID))
-		},
+		}},
 	} {
+		what, revoke := right.what, right.revoke
 		if what == "key" && h.engine.GrantRepo(t.Context(), h.call, string(h.identity.ID), h.repo.ID, vm.GitRead, false) != nil {
 			h.grant(vm.GitRead, true)
 		}
