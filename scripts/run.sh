@@ -38,21 +38,19 @@ warren inspect hello >/dev/null 2>&1 || warren up --name hello
 warren exec hello -- sh -c 'echo "hello from $(hostname), $(uname -sr), up $(cut -d" " -f1 /proc/uptime) s"; systemctl is-system-running'
 echo 'two workspaces, two machines:'
 warren inspect hello-2 >/dev/null 2>&1 && warren rm hello-2 >/dev/null
-# The second comes from the warm pool, as most do: repeat the create until it does.
-pooled=
-for _ in $(seq 60); do
+# The second comes from the warm pool, as most do, unless the host is too busy to fill it.
+for try in $(seq 20); do
   said=$(warren up --name hello-2 2>&1) || { echo "$said" >&2; exit 1; }
   if warren audit ls --vm hello-2 --json | grep -q '"pooled": *true'; then
-    pooled=yes
+    break
+  fi
+  if [ "$try" = 20 ]; then
+    echo "the host is busy: no VM was prepared in advance, so that a create takes longer"
     break
   fi
   warren rm hello-2 >/dev/null
   sleep 1
 done
-if [ -z "$pooled" ]; then
-  echo "the warm pool stays empty; the server's log says why" >&2
-  exit 1
-fi
 for name in hello hello-2; do
   printf '  %-8s machine-id %s\n' "$name" "$(warren exec "$name" -- cat /etc/machine-id)"
 done
