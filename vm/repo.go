@@ -4,6 +4,9 @@
 package vm
 
 import (
+	"crypto/sha1" //nolint:gosec // git names contents by it
+	"fmt"
+	"hash"
 	"strings"
 	"time"
 )
@@ -24,6 +27,14 @@ type Repository struct {
 	Bytes        int64     `json:"bytes"`
 	MaintainedAt time.Time `json:"maintainedAt,omitzero"` // when its files were last packed
 	Host         string    `json:"host,omitempty"`        // id of the server that has its files
+}
+
+// NewBlobHash returns the hash by which git names a content of size bytes: write the
+// content to it; the sum in hexadecimal is the name.
+func NewBlobHash(size int64) hash.Hash {
+	h := sha1.New()                            //nolint:gosec // see the import
+	_, _ = fmt.Fprintf(h, "blob %d\x00", size) // documented never to fail
+	return h
 }
 
 // Protects reports whether a pattern of the repository protects a branch.

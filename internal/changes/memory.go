@@ -298,7 +298,7 @@ func (m *Memories) Log(ctx context.Context, c *vm.Call, ref string, limit int) (
 	return page.Commits, err
 }
 
-// names joins the first paths of a commit for its message.
+// nameSome joins the first paths of a commit for its message.
 func nameSome(paths []string) string {
 	slices.Sort(paths)
 	text := strings.Join(paths[:min(len(paths), 3)], ", ")

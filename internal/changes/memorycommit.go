@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha1" //nolint:gosec // git names blobs by it
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -289,8 +288,7 @@ func (m *Memories) edits(ctx context.Context, c *vm.Call, rec vm.Memory, at stri
 }
 
 func blobID(data []byte) string {
-	h := sha1.New() //nolint:gosec // git names blobs by it
-	fmt.Fprintf(h, "blob %d\x00", len(data))
+	h := vm.NewBlobHash(int64(len(data)))
 	_, _ = h.Write(data) // never fails
 	return hex.EncodeToString(h.Sum(nil))
 }

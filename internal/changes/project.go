@@ -6,13 +6,11 @@ package changes
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha1" //nolint:gosec // git names blobs by it
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path"
@@ -208,8 +206,7 @@ func (p *projectRead) takeFile(h *tar.Header, r io.Reader) error {
 
 // store copies a content to the end of the spool and computes its digests.
 func (p *projectRead) store(f *projectFile, content io.Reader) error {
-	blob, sum := sha1.New(), sha256.New() //nolint:gosec // git names blobs by it
-	fmt.Fprintf(blob, "blob %d\x00", f.size)
+	blob, sum := vm.NewBlobHash(f.size), sha256.New()
 	w := io.MultiWriter(blob, sum, io.NewOffsetWriter(p.spool, f.off))
 	if n, err := io.Copy(w, content); err != nil {
 		return err
@@ -217,11 +214,9 @@ func (p *projectRead) store(f *projectFile, content io.Reader) error {
 		return vm.Errorf(vm.Corrupt, vm.GuestPath(f.path).String(), "the reader sent %d bytes of %d", n, f.size)
 	}
 	f.blob = hex.EncodeToString(blob.Sum(nil))
-	copy(f.sum[:], digest(sum))
+	copy(f.sum[:], sum.Sum(nil))
 	return nil
 }
-
-func digest(h hash.Hash) []byte { return h.Sum(nil) }
 
 // scan looks for secrets in a changed file.
 func (p *projectRead) scan(f *projectFile) error {

@@ -6,9 +6,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/sha1" //nolint:gosec // git names blobs by it
 	"encoding/hex"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -175,8 +173,7 @@ func committedIn(ctx context.Context, dir string, root *os.Root) func(rel string
 		if err != nil {
 			return false
 		}
-		sum := sha1.New() //nolint:gosec // git names blobs by it
-		fmt.Fprintf(sum, "blob %d\x00", st.Size())
+		sum := vm.NewBlobHash(st.Size())
 		_, err = io.Copy(sum, f)
 		return err == nil && bytes.Equal(bytes.TrimSpace(out), []byte(hex.EncodeToString(sum.Sum(nil))))
 	}

@@ -189,9 +189,4 @@ func (a *app) showPlan(p vm.CommitPlan) {
 }
 
 // warning is a line that a terminal shows in yellow.
-func (s *streams) warning(text string) string {
-	if !s.colour {
-		return text
-	}
-	return "\x1b[33m" + text + "\x1b[0m"
-}
+func (s *streams) warning(text string) string { return paint(s.colour, yellow, text) }

@@ -122,12 +122,7 @@ type diffView struct {
 }
 
 // paint colours a text on a terminal.
-func (v *diffView) paint(code, text string) string {
-	if !v.colour || text == "" {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
-}
+func (v *diffView) paint(code, text string) string { return paint(v.colour, code, text) }
 
 // The colours of a diff.
 const (

@@ -138,10 +138,15 @@ func list[T any](s *streams, l []T) error {
 // state colours a state on a terminal; the word alone says the same.
 func (s *streams) state(v vm.State) string {
 	code := map[vm.State]string{vm.Running: "32", vm.Lost: "31", vm.Stopped: "2", vm.Suspended: "2"}[v]
-	if !s.colour || code == "" {
-		return string(v)
+	return paint(s.colour, code, string(v))
+}
+
+// paint gives a text a colour of a terminal, such as red, if colours are on.
+func paint(on bool, code, text string) string {
+	if !on || code == "" || text == "" {
+		return text
 	}
-	return "\x1b[" + code + "m" + string(v) + "\x1b[0m"
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
 // table is rows of columns. Cells are printed as they are: quote what a guest

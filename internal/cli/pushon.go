@@ -23,8 +23,8 @@ func checkRemote(remote string) error {
 
 // pushOn pushes a commit of a repository of the server to another server, whose address
 // checkRemote has accepted. It uses the git of this computer with its user's configuration
-// and credentials: those of the server's host are for no account. The commit goes through a bare repository without a
-// working tree, so that no filter or hook of the commit runs.
+// and credentials: those of the server's host are for no account. The commit goes through
+// a bare repository without a working tree, so that no filter or hook of the commit runs.
 func (a *app) pushOn(ctx context.Context, c *client.Client, plan vm.CommitPlan, remote string) error {
 	dir, err := os.MkdirTemp("", "warren-push-")
 	if err != nil {

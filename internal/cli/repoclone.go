@@ -106,11 +106,11 @@ func (a *app) credentialHelper() (string, error) {
 	if err != nil {
 		return "", vm.Errorf(vm.Internal, "", "this program does not know its own path: %w", err)
 	}
-	quoted := "'" + strings.ReplaceAll(self, "'", `'\''`) + "'"
+	line := []string{self}
 	if a.data != "" {
-		quoted += " --data '" + strings.ReplaceAll(a.data, "'", `'\''`) + "'"
+		line = append(line, "--data", a.data)
 	}
-	return "!" + quoted + " repo credential", nil
+	return "!" + joinShell(append(line, "repo", "credential")), nil
 }
 
 func newRepoCredential(a *app) *cobra.Command {
@@ -245,18 +245,14 @@ func (a *app) patchLine(line string) string {
 	text := plain(strings.ReplaceAll(line, "\t", "    "))
 	code := ""
 	switch {
-	case !a.io.colour:
 	case strings.HasPrefix(line, "@@"):
-		code = "36"
+		code = cyan
 	case strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "+++ ") || strings.HasPrefix(line, "--- "):
-		code = "1"
+		code = bold
 	case strings.HasPrefix(line, "+"):
-		code = "32"
+		code = green
 	case strings.HasPrefix(line, "-"):
-		code = "31"
+		code = red
 	}
-	if code == "" {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return paint(a.io.colour, code, text)
 }

@@ -4,6 +4,7 @@
 package httpd
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 
@@ -50,6 +51,18 @@ func (s *server) content(q *request) error {
 	}
 	q.w.Header().Set(api.HeaderEnd, "ok")
 	return nil
+}
+
+// later writes the answer, and sends its header with the first bytes, so that an error
+// before them has its own answer. file is the name under which a browser saves it; "" =
+// none.
+func (q *request) later(kind, file string) io.Writer {
+	return &firstWrite{w: q.w, before: func() {
+		if file != "" {
+			q.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", file))
+		}
+		q.header(kind)
+	}}
 }
 
 // firstWrite calls before once, when the answer begins: until then an error can still

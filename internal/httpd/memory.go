@@ -4,8 +4,6 @@
 package httpd
 
 import (
-	"bytes"
-
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
@@ -78,11 +76,7 @@ func (s *server) memoryLog(q *request) error {
 }
 
 func (s *server) showMemory(q *request) error {
-	var out bytes.Buffer // a memory is small
-	if err := s.Memories.Show(q.Context(), q.call, q.ref(), q.values["commit"], q.query().Get("path"), &out); err != nil {
-		return err
-	}
-	q.header("text/plain; charset=utf-8")
-	_, _ = q.w.Write(out.Bytes()) // an error means that the caller is gone
-	return nil
+	ctx, end := s.streaming(q)
+	defer end()
+	return s.Memories.Show(ctx, q.call, q.ref(), q.values["commit"], q.query().Get("path"), q.later("text/plain; charset=utf-8", ""))
 }

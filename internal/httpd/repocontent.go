@@ -308,7 +308,7 @@ func (s *server) compareRevs(q *request) error {
 func (s *server) repoPatch(q *request) error {
 	ctx, end := s.streaming(q)
 	defer end()
-	return s.Repo.Patch(ctx, q.call, q.repoRef(), q.query().Get("base"), q.query().Get("head"), &later{q: q, kind: "text/x-diff; charset=utf-8"})
+	return s.Repo.Patch(ctx, q.call, q.repoRef(), q.query().Get("base"), q.query().Get("head"), q.later("text/x-diff; charset=utf-8", ""))
 }
 
 // archive sends the files of a revision.
@@ -325,25 +325,7 @@ func (s *server) archive(format string) func(*request) error {
 			name = r.ID
 		}
 		kind := map[string]string{"tar": "application/x-tar", "zip": "application/zip"}[format]
-		w := &later{q: q, kind: kind, name: path.Base(name) + "." + format}
+		w := q.later(kind, path.Base(name)+"."+format)
 		return s.Repo.Archive(ctx, q.call, q.repoRef(), q.rev(), format, w)
 	}
-}
-
-// later sends the header with the first bytes, so that an error before them has its own
-// answer.
-type later struct {
-	q    *request
-	kind string
-	name string // of the file; "" = none
-}
-
-func (l *later) Write(p []byte) (int, error) {
-	if !l.q.sent {
-		if l.name != "" {
-			l.q.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", l.name))
-		}
-		l.q.header(l.kind)
-	}
-	return l.q.w.Write(p)
 }

@@ -115,7 +115,7 @@ func (h *hooks) deliver(ctx context.Context, d vm.Delivery) {
 	t, ok := h.r.triggers.Get(d.Trigger)
 	rec, known := h.r.table.Get(d.Repo)
 	if !ok || !known {
-		_ = h.r.deliveries.Drop(ctx, d.ID)
+		h.written(ctx, d, h.r.deliveries.Drop(ctx, d.ID))
 		return
 	}
 	status, err := h.call(ctx, t, rec, d)
@@ -135,12 +135,19 @@ func (h *hooks) deliver(ctx context.Context, d vm.Delivery) {
 		}
 		return nil
 	})
-	if writeErr != nil && vm.KindOf(writeErr) != vm.NotFound {
-		h.r.cfg.Log.Warn("the outcome of a webhook's call was not recorded, so it will be repeated", "delivery", d.ID, "err", writeErr)
-		select { // so that it is not repeated at once
-		case <-ctx.Done():
-		case <-time.After(h.pauses[0]):
-		}
+	h.written(ctx, d, writeErr)
+}
+
+// written waits if the record of a delivery could not be written, so that the delivery is
+// not repeated at once.
+func (h *hooks) written(ctx context.Context, d vm.Delivery, err error) {
+	if err == nil || vm.KindOf(err) == vm.NotFound {
+		return
+	}
+	h.r.cfg.Log.Warn("the outcome of a webhook's call was not recorded, so it will be repeated", "delivery", d.ID, "err", err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(h.pauses[0]):
 	}
 }
 

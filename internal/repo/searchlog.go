@@ -71,17 +71,37 @@ func found(f *finder, text string) (ok bool) {
 func records(in io.Reader, each func([]byte) error) error {
 	b := bufio.NewReaderSize(in, 64<<10)
 	for {
-		rec, err := b.ReadBytes(0)
-		if len(rec) > 0 {
-			if eachErr := each(bytes.TrimSuffix(rec, []byte{0})); eachErr != nil {
-				return eachErr
-			}
-		}
+		rec, err := readUntil(b, 0, maxMessage)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if err == nil {
+			err = each(rec)
+		}
 		if err != nil {
 			return err
+		}
+	}
+}
+
+// readUntil reads up to an end and leaves the end away; of a longer text it returns only
+// the first bytes, a buffer more than most at the utmost. After the last one it returns
+// io.EOF.
+func readUntil(in *bufio.Reader, end byte, most int) ([]byte, error) {
+	var text []byte
+	for {
+		part, err := in.ReadSlice(end)
+		if len(text) < most {
+			text = append(text, part...)
+		}
+		switch {
+		case err == nil:
+			return bytes.TrimSuffix(text, []byte{end}), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(text) > 0:
+			return text, nil
+		default:
+			return nil, err
 		}
 	}
 }
@@ -201,24 +221,7 @@ func (p *diffParser) commits(each func(vm.FoundDiff) error) error {
 }
 
 // line reads a line without its end; of a longer one, only maxDiffLine bytes.
-func (p *diffParser) line() ([]byte, error) {
-	var line []byte
-	for {
-		part, err := p.in.ReadSlice('\n')
-		if len(line) < maxDiffLine {
-			line = append(line, part...)
-		}
-		switch {
-		case err == nil:
-			return bytes.TrimSuffix(line, []byte{'\n'}), nil
-		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(line) > 0:
-			return line, nil
-		default:
-			return nil, err
-		}
-	}
-}
+func (p *diffParser) line() ([]byte, error) { return readUntil(p.in, '\n', maxDiffLine) }
 
 var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 

@@ -6,7 +6,6 @@ package review
 import (
 	"bytes"
 	"compress/zlib"
-	"crypto/sha1" //nolint:gosec // git names contents by it
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -220,8 +219,7 @@ func blobID(s patchSide) string {
 	if s.name == "" {
 		return strings.Repeat("0", 40)
 	}
-	h := sha1.New() //nolint:gosec // git names contents by it
-	fmt.Fprintf(h, "blob %d\x00", len(s.data))
+	h := vm.NewBlobHash(int64(len(s.data)))
 	h.Write(s.data)
 	return hex.EncodeToString(h.Sum(nil))
 }
