@@ -31,6 +31,7 @@ type FinishVM struct {
 	RevokeTokens  bool            `json:"revokeTokens,omitempty"`  // of the identities that were granted the VM
 	Rotated       bool            `json:"rotated,omitempty"`       // credentials that code in it could reach are no longer valid
 	LogsReviewed  bool            `json:"logsReviewed,omitempty"`
+	Ship          *vm.ObjectRef   `json:"ship,omitempty"` // store its logs and the record as objects whose keys begin with this key
 }
 
 // JobList answers GET /v1/jobs.

@@ -121,6 +121,6 @@ type NewMount struct {
 	RW      bool   `json:"rw,omitempty"`      // otherwise the host prevents writes
 	Over    bool   `json:"over,omitempty"`    // allow a directory that is not empty
 	Share   bool   `json:"share,omitempty"`   // read while another VM writes, or write while such readers read
-	Host    string `json:"host,omitempty"`    // the server's directory to mount, absolute, encrypted at rest; only for administrators
+	Host    string `json:"host,omitempty"`    // in place of a volume: the server's directory to mount, absolute, encrypted at rest, only for administrators; or s3://BUCKET/PREFIX
 	Fixture bool   `json:"fixture,omitempty"` // of Host: data that needs no encryption
 }

@@ -57,6 +57,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 4 && (os.Args[1] == asVersity || os.Args[1] == asSyncedVersity) {
+		if err := beVersity(ctx, os.Args[2], os.Args[3], os.Args[1] == asSyncedVersity); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			stop()
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()

@@ -38,8 +38,10 @@ var sections = []section{
 	{"keeping", (*bench).keeping, nil},
 	{"folder", (*bench).folder, nil},
 	{"volumes", (*bench).volumes, nil},
+	{"publish", (*bench).publish, nil},
 	{"git", (*bench).git, nil},
 	{"gitsearch", (*bench).gitSearch, nil},
+	{"objects", (*bench).objects, nil},
 	{"worlds.pause", (*bench).worldPause, nil},
 	{"worlds.private", (*bench).worldPrivate, nil},
 	{"worlds.fork", (*bench).worldFork, nil},
@@ -49,6 +51,7 @@ var sections = []section{
 	{"worlds.chain", (*bench).worldChain, nil},
 	{"worlds.peers", (*bench).worldPeers, nil},
 	{"diff", (*bench).diff, nil},
+	{"truth", (*bench).truth, nil},
 	{"herd", (*bench).herd, nil},
 }
 

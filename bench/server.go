@@ -41,7 +41,7 @@ type server struct {
 	binary string
 	http   *http.Client
 
-	ssh, preview string // addresses of the gateways
+	ssh, preview, s3 string // addresses of the gateways
 }
 
 // startServer starts serve on the data directory, made if it is absent, with
@@ -55,7 +55,7 @@ func startServer(ctx context.Context, binary, data, images string, pool int) (*s
 	if err := borrow(dir, images); err != nil {
 		return nil, err
 	}
-	var free [3]string
+	var free [4]string
 	for i := range free {
 		if free[i], err = freeAddress(); err != nil {
 			return nil, err
@@ -68,10 +68,10 @@ func startServer(ctx context.Context, binary, data, images string, pool int) (*s
 	}
 	defer logFile.Close()
 	s := &server{
-		dir: dir, log: logFile.Name(), url: "http://" + address, binary: binary, ended: make(chan struct{}), ssh: free[1], preview: free[2],
+		dir: dir, log: logFile.Name(), url: "http://" + address, binary: binary, ended: make(chan struct{}), ssh: free[1], preview: free[2], s3: free[3],
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}},
 	}
-	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", s.ssh, "--preview", s.preview, "--pool", strconv.Itoa(pool))
+	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", s.ssh, "--preview", s.preview, "--s3", s.s3, "--pool", strconv.Itoa(pool))
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C reaches this program, which stops the server properly
 	if err := s.cmd.Start(); err != nil {

@@ -135,7 +135,9 @@ func (u *upload) finish() (string, error) {
 func put[T any](ctx context.Context, c *Client, q call, size int64, r io.Reader) (out T, digest string, err error) {
 	u := &upload{r: r, sum: sha256.New()}
 	q.method, q.body, q.size = http.MethodPut, u, size
-	q.header.Set("Content-Type", "application/octet-stream")
+	if q.header.Get("Content-Type") == "" {
+		q.header.Set("Content-Type", "application/octet-stream")
+	}
 	resp, err := c.send(ctx, q)
 	if err == nil {
 		defer resp.Body.Close()
@@ -176,7 +178,7 @@ type tarReader struct {
 func (r *tarReader) Read(p []byte) (int, error) {
 	n, err := r.stream.Read(p)
 	if errors.Is(err, io.EOF) && r.resp.Trailer.Get(api.HeaderEnd) != "ok" {
-		err = vm.Errorf(vm.Corrupt, r.path, "the tree is incomplete: %w", io.ErrUnexpectedEOF).WithHint("copy it again")
+		err = vm.Errorf(vm.Corrupt, r.path, "the stream is incomplete: %w", io.ErrUnexpectedEOF).WithHint("copy it again")
 	}
 	return n, err
 }

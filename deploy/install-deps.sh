@@ -27,6 +27,9 @@ if [ "${1:-}" = --tests ]; then
     need socat socat
     need gocryptfs gocryptfs
     need fusermount fuse
+    need s3cmd s3cmd
+    need rclone rclone
+    need clamd clamav-daemon
 fi
 
 missing=${missing# }

@@ -20,6 +20,7 @@ const (
 	WhyTurn           Why = "turn"            // marks what somebody tries, see Turn
 	WhyLayer          Why = "layer"           // a layer of a spec, kept as a base
 	WhyReseat         Why = "reseat"          // a reseat: the VM has no private pages afterwards
+	WhyBundle         Why = "bundle"          // for a bundle, or from one
 	WhyReview         Why = "review"          // the disk for a comparison; of each VM the newest is kept
 )
 
@@ -62,6 +63,8 @@ type Generation struct {
 	// made from its disk; "" = none.
 	CommitRepo string `json:"commitRepo,omitempty"`
 	Commit     string `json:"commit,omitempty"`
+	// Published are the newest objects that were published from its disk.
+	Published []PublishedAs `json:"published,omitempty"`
 
 	// Snapshot names it for API callers; "" = not a snapshot.
 	Snapshot    SnapshotID  `json:"snapshot,omitempty"`

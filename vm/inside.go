@@ -7,6 +7,7 @@ package vm
 const (
 	InsideDomain = "warren.internal"     // no name below it is ever looked up outside
 	GitHost      = "git.warren.internal" // the repositories of this server
+	S3Host       = "s3.warren.internal"  // its objects, for S3 clients
 )
 
 // InsideCA is the common name of the CA that signs the names below InsideDomain, and
@@ -16,3 +17,16 @@ const (
 	InsideCA     = "Warren inside VMs"
 	InsideCAHash = "5f50c9b1"
 )
+
+// InsideCAFile is the CA's file in a guest. OpenSSL and GnuTLS find it by the links below
+// InsideCertDir, which InsideCALinks names, each with its target.
+const (
+	InsideCAFile  = "/run/warren-ca.pem"
+	InsideCertDir = "/etc/ssl/certs"
+)
+
+// InsideCALinks returns the names and targets of the links to a guest's file of the CA.
+// `update-ca-certificates` makes the second one again from the first.
+func InsideCALinks(file string) [2][2]string {
+	return [2][2]string{{"warren.pem", file}, {InsideCAHash + ".0", "warren.pem"}}
+}

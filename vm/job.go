@@ -19,8 +19,9 @@ type Remaining struct {
 	Folders   []Folder            `json:"folders"` // its folders of the host
 	Volumes   []RemainingVolume   `json:"volumes"` // existing volumes that it has, or had, mounted
 	Snapshots []RemainingSnapshot `json:"snapshots"`
-	Forks     []RemainingVM       `json:"forks"`  // VMs made from its memory and disk, and VMs made from those
-	Copies    []Copy              `json:"copies"` // files that were copied out, newest first
+	Forks     []RemainingVM       `json:"forks"`               // VMs made from its memory and disk, and VMs made from those
+	Copies    []Copy              `json:"copies"`              // what was copied out, published, committed or bundled, newest first
+	Artifacts []Artifact          `json:"artifacts,omitempty"` // versions of objects that come from it and are stored, newest first
 	Receipts  []string            `json:"receipts"`
 	// Omitted counts the omitted entries of each list: the record of a job has a limited size.
 	Omitted map[string]int `json:"omitted,omitempty"`
@@ -54,9 +55,23 @@ type RemainingVM struct {
 
 // Copy is something that was copied out of a VM.
 type Copy struct {
-	Time    time.Time `json:"time"`
-	Path    string    `json:"path"`
-	To      string    `json:"to,omitempty"` // HOST:PATH, as the caller named it; "" = not named
+	Time time.Time `json:"time"`
+	Path string    `json:"path"`
+	To   string    `json:"to,omitempty"` // HOST:PATH, as the caller named it, or an object; "" = not named
+	// SHA256 is the digest of a file, hex; of a tree that of its files' digests as sha256sum
+	// prints them, sorted; "" = only the audit record has one.
+	SHA256  string `json:"sha256,omitempty"`
+	Receipt string `json:"receipt"`
+}
+
+// Artifact is a stored version of an object that comes from a VM: published, stored at the
+// end of its job, or written by its programs.
+type Artifact struct {
+	ObjectRef
+	Size    int64     `json:"size"`
+	SHA256  string    `json:"sha256,omitempty"`
+	Path    string    `json:"path,omitempty"` // in the guest, of a published one
+	At      time.Time `json:"at"`
 	Receipt string    `json:"receipt"`
 }
 
@@ -93,6 +108,7 @@ const (
 	StepReceipts    = "receipts"    // the ids of the audit records are in the record of the job
 	StepLogs        = "logs"        // a person has read them before they are passed on
 	StepRemains     = "remains"     // what stopping did not erase is listed
+	StepShipped     = "shipped"     // logs and the record are in object storage; only if that was asked for
 )
 
 // JobStep is one step, its state and the reason.
@@ -100,6 +116,14 @@ type JobStep struct {
 	Step  string    `json:"step"`
 	State StepState `json:"state"`
 	Why   string    `json:"why"`
+}
+
+// Shipped is an object that keeps a part of what is left of a VM.
+type Shipped struct {
+	ObjectRef
+	What   string `json:"what"` // logs/console.log, record.json, ...
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
 }
 
 // Job is the record of finished work in a VM.
@@ -116,6 +140,7 @@ type Job struct {
 	Remains   Remaining `json:"remains"` // with the ids of the audit records
 
 	KeptSnapshots []SnapshotID `json:"keptSnapshots,omitempty"` // confirmed to have a purpose
+	Shipped       []Shipped    `json:"shipped,omitempty"`       // objects with its logs and its record
 
 	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }

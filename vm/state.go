@@ -70,6 +70,9 @@ const (
 	OpUnmount  Op = "unmount" // and unplugged
 	OpVMRename Op = "vm-rename"
 	OpLabel    Op = "label" // labels of a VM are set or removed
+	// A file or directory of a VM becomes an object, and the other way round.
+	OpPublish     Op = "publish"
+	OpObjectFetch Op = "object-fetch"
 
 	OpLogin          Op = "login" // a user enters a VM by another way than the API
 	OpSnapshotRename Op = "snapshot-rename"
@@ -101,11 +104,15 @@ const (
 	OpPrune          Op = "prune"   // disk space is freed
 	OpDrain          Op = "drain"   // all VMs are suspended for a shutdown, and none starts
 	OpUndrain        Op = "undrain" // VMs start again
-	OpQuota          Op = "quota"   // an account's limits are set
-	OpPreview        Op = "preview" // access to a port of a VM is set
-	OpDiff           Op = "diff"    // disks of VMs are compared
-	OpDomain         Op = "domain"  // a domain is verified, mapped or unmapped
-	OpMemory         Op = "memory"  // an agent's memory is enabled, disabled or rolled back
+	OpBackup         Op = "backup"  // the state of the server is copied
+	OpBackupRestore  Op = "backup-restore"
+	OpBundle         Op = "bundle"      // a VM is packed for another server
+	OpBundleOpen     Op = "bundle-open" // and unpacked there
+	OpQuota          Op = "quota"       // an account's limits are set
+	OpPreview        Op = "preview"     // access to a port of a VM is set
+	OpDiff           Op = "diff"        // disks of VMs are compared
+	OpDomain         Op = "domain"      // a domain is verified, mapped or unmapped
+	OpMemory         Op = "memory"      // an agent's memory is enabled, disabled or rolled back
 
 	OpRepoCreate Op = "repo-create"
 	OpRepoRemove Op = "repo-remove"
@@ -116,6 +123,20 @@ const (
 	OpCommit     Op = "commit" // a commit is made by the API
 	OpRef        Op = "ref"    // a branch or tag is made or deleted by the API
 	OpTrigger    Op = "repo-trigger"
+
+	OpBucketCreate Op = "bucket-create"
+	OpBucketRemove Op = "bucket-remove"
+	OpBucketChange Op = "bucket-change" // its lifecycle, default retention or tags are set
+	OpBucketGrant  Op = "bucket-grant"  // an identity or a VM may use it; also the end of that
+	OpObjectPut    Op = "object-put"    // a version is written
+	OpObjectRemove Op = "object-remove" // a version is removed, or a delete marker is written
+	OpObjectTag    Op = "object-tag"
+	OpObjectRetain Op = "object-retain" // retention or a legal hold is set
+	OpObjectSign   Op = "object-sign"   // a link is signed
+	OpObjectScan   Op = "object-scan"   // a scan has refused a version
+	OpObjectRead   Op = "object-read"
+	OpUpload       Op = "object-upload" // a multipart upload begins or is abandoned
+	OpLifecycle    Op = "object-lifecycle"
 )
 
 // Next is the effect of an operation on a VM's state.
@@ -190,6 +211,11 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpBundle: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
 	OpDiff: { // the disk is captured, unless nobody writes to it
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
@@ -224,7 +250,7 @@ var transitions = map[Op]map[State]Next{
 // guestOps need a running guest and do not change the state.
 var guestOps = []Op{
 	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
-	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal, OpSocket, OpRestore,
+	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal, OpSocket, OpRestore, OpObjectFetch,
 }
 
 func init() {
@@ -235,7 +261,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpBundle, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
 	return append(ops, guestOps...)
 }
 

@@ -14,7 +14,7 @@ type Bytes struct {
 
 // StorageItem is one thing that takes disk.
 type StorageItem struct {
-	Kind    string    `json:"kind"` // vm, generation, image, volume, repository, or other: records, logs and caches of the server
+	Kind    string    `json:"kind"` // vm, generation, image, volume, repository, objects (of an account), or other: records, logs and caches of the server
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
 	Account AccountID `json:"account,omitempty"` // "" = the host's

@@ -29,6 +29,7 @@ func TestTransitions(t *testing.T) {
 		OpCapture:  ". . running . suspended stopped .",
 		OpTurn:     ". . running . suspended stopped .",
 		OpDiff:     ". . running . suspended stopped .",
+		OpBundle:   ". . running . suspended stopped .",
 		OpRecover:  "running suspended running running suspended stopped .",
 		OpMount:    ". . running . . . .",
 		OpUnmount:  ". . running . . . .",

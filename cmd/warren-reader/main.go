@@ -1,8 +1,8 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command warren-reader reads frozen disks of guests. `warren serve` starts it confined,
-// with the layers of the disks as open descriptors; people do not.
+// Command warren-reader reads frozen disks of guests, and judges uploads. `warren serve`
+// starts it confined, with the layers of the disks as open descriptors; people do not.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"github.com/warren-vm/warren/internal/review"
+	"github.com/warren-vm/warren/internal/scan"
 )
 
 const (
@@ -22,12 +23,22 @@ const (
 	// heap is what the collector tries to stay below. The limit of the process is
 	// higher, and ends it.
 	heap = 40 << 20
+	// scanHeap is the same for uploads: an archive in an archive is unpacked to memory.
+	scanHeap = 160 << 20
 )
 
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "warren-reader: started by `warren serve`, not by hand")
 		os.Exit(2)
+	}
+	if os.Args[1] == "scan" {
+		debug.SetMemoryLimit(scanHeap)
+		if err := scan.Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "warren-reader:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	n, err := strconv.Atoi(os.Args[1])
 	if err != nil || n < 0 || n > maxFiles {

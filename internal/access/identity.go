@@ -57,6 +57,18 @@ func (a *Access) Identities(_ context.Context, c *vm.Call, p Page) (list []vm.Id
 	return list, total, vm.WithOp(vm.OpList, "identities", err)
 }
 
+// FindIdentity finds an identity of the caller's account by its id or name, for rooms that
+// grant things to identities. Kinds Denied and NotFound.
+func (a *Access) FindIdentity(c *vm.Call, ref string) (vm.Identity, error) {
+	return a.ownIdentity(c, ref)
+}
+
+// HasIdentity reports whether an identity exists in an account.
+func (a *Access) HasIdentity(account vm.AccountID, id vm.IdentityID) bool {
+	i, ok := a.identities.Get(id)
+	return ok && i.Account == account
+}
+
 // ownIdentity finds an identity of the caller's account by its id or name.
 func (a *Access) ownIdentity(c *vm.Call, ref string) (vm.Identity, error) {
 	if err := c.Actor.OwnerOnly(""); err != nil {

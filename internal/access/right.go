@@ -24,7 +24,7 @@ func Granted(verb vm.Op) bool {
 func actsAsUser(verb vm.Op) bool {
 	switch verb {
 	case vm.OpExec, vm.OpSignal, vm.OpRead, vm.OpWrite, vm.OpMkdir, vm.OpRename, vm.OpRemove, vm.OpChmod, vm.OpSymlink,
-		vm.OpWatch, vm.OpService, vm.OpTerminal, vm.OpSocket, vm.OpDiff, vm.OpTurn:
+		vm.OpWatch, vm.OpService, vm.OpTerminal, vm.OpSocket, vm.OpDiff, vm.OpTurn, vm.OpObjectFetch:
 		return true
 	}
 	return false

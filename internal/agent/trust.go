@@ -11,21 +11,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// trustName is the file of the host's CA below /run, which no disk layer contains.
-const trustName = "warren-ca.pem"
-
-// trustLinks are the links in /etc/ssl/certs by which OpenSSL and GnuTLS find the CA, and
-// their targets. `update-ca-certificates` makes the second one again from the first.
-func trustLinks(file string) [2][2]string {
-	return [2][2]string{{"warren.pem", file}, {vm.InsideCAHash + ".0", "warren.pem"}}
-}
-
 // trust makes the guest trust the host's CA for names inside the VM. The certificate is in
-// /run, so that it follows the host and changes no disk. The disk has only two links, which
+// /run, which no disk layer contains, so that it follows the host and changes no disk. The disk has only two links, which
 // are the same everywhere; an image gets them at its first boot. A guest without
 // /etc/ssl/certs, or with a full disk, goes without.
 func (a *Agent) trust(ca []byte) {
-	file := filepath.Join(filepath.Dir(a.cfg.RunDir), trustName)
+	file := filepath.Join(filepath.Dir(a.cfg.RunDir), filepath.Base(vm.InsideCAFile))
 	if len(ca) > 0 {
 		b := make([]byte, maxSmall)
 		if n, err := readSmall(file, b); err != nil || !bytes.Equal(b[:n], ca) {
@@ -36,7 +27,7 @@ func (a *Agent) trust(ca []byte) {
 		}
 	}
 	dir := filepath.Join(a.cfg.EtcDir, "ssl", "certs")
-	for _, l := range trustLinks(file) {
+	for _, l := range vm.InsideCALinks(file) {
 		path := filepath.Join(dir, l[0])
 		if _, err := os.Readlink(path); err == nil {
 			continue

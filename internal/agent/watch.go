@@ -76,8 +76,15 @@ func (a *Agent) watch(w *answer, r *request) error {
 
 // add watches a directory, with deep also those below it. A new directory is reported once
 // its watch exists, and so is everything in it, because that may be older than the watch.
+// The directory is listed before it is reported. A client that changes it after the report
+// therefore gets one event for each change, in order.
 func (x *watcher) add(dir string, first bool) error {
 	wd, err := syscall.InotifyAddWatch(x.fd, dir, watchMask&^boolMask(first, syscall.IN_DONT_FOLLOW))
+	var entries []os.DirEntry
+	var unread error
+	if err == nil && x.deep {
+		entries, unread = os.ReadDir(dir)
+	}
 	if x.begun {
 		if err := x.send("create", dir); err != nil {
 			return err
@@ -91,15 +98,8 @@ func (x *watcher) add(dir string, first bool) error {
 		return err
 	}
 	x.paths[int32(wd)] = dir
-	if !x.deep {
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, syscall.ENOTDIR) {
-		return nil
-	}
-	if err != nil {
-		return err
+	if unread != nil && !errors.Is(unread, syscall.ENOTDIR) {
+		return unread
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())

@@ -22,6 +22,8 @@ const (
 	anchorEvery  = 256             // lines; also the most in one write
 	anchorDelay  = time.Minute     // a line is signed this long after it was written
 	maxUnsigned  = 8 * anchorEvery // with more unsigned lines than this, Begin refuses
+	maxBuffer    = 256 << 10       // of lines that are kept for the next write
+	yields       = 4               // how often others may run before a write, so that more of them share it
 	endDelay     = 50 * time.Millisecond
 	retryDelay   = time.Second // of outcomes that could not be written
 )
@@ -49,6 +51,7 @@ type Log struct {
 	// The fields below belong to the writer.
 
 	file      *os.File // the last segment
+	buf       []byte   // of put, which uses it again
 	seq       int64    // of the last line on disk
 	hash      string   // of the last line on disk
 	anchored  int64    // number of the last line that is signed

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -26,6 +27,9 @@ func (l *Log) write() {
 	for {
 		select {
 		case <-l.urgent:
+			for range yields {
+				runtime.Gosched()
+			}
 		case <-soon.C:
 			armed = false
 		case <-l.lazy:
@@ -100,7 +104,7 @@ func (l *Log) put(lines []*line) (int64, error) {
 	if len(lines) == 0 {
 		return l.size, nil
 	}
-	var buf []byte
+	buf := l.buf[:0]
 	var err error
 	seq, hash := l.seq, l.hash
 	for _, ln := range lines {
@@ -109,6 +113,9 @@ func (l *Log) put(lines []*line) (int64, error) {
 			return l.size, err
 		}
 		seq++
+	}
+	if l.buf = nil; cap(buf) <= maxBuffer {
+		l.buf = buf
 	}
 	_, err = l.file.WriteAt(buf, l.size)
 	if err == nil {

@@ -25,6 +25,7 @@ type DiskReader interface {
 	Diff(ctx context.Context, from, to []string, o reader.Options) (*vm.Diff, error)
 	Tar(ctx context.Context, layers []string, paths []vm.GuestPath, o reader.TarOptions, w io.Writer) error
 	Project(ctx context.Context, layers []string, o review.ProjectOptions, w io.Writer) error
+	Truth(ctx context.Context, d reader.Disks, workdir string, each func(review.TruthLine) error) error
 }
 
 // Config is what the room works with.
@@ -47,12 +48,30 @@ type Guests interface {
 
 // Changes is the room. All methods may be called at once from many goroutines.
 type Changes struct {
-	cfg    Config
-	guests Guests
+	cfg      Config
+	guests   Guests
+	readings readings
+	memory   func(ctx context.Context, c *vm.Call, ref string) (vm.Memory, error) // of a VM
+	// published lists what was published from a VM; nil = this server has no object storage.
+	published func(ctx context.Context, c *vm.Call, of vm.ID) ([]Published, error)
 }
 
-// Open gives the room the calls into guests, which open after it.
-func (x *Changes) Open(g Guests) { x.guests = g }
+// Published is an object version that was made from a path of a VM's generation, and that
+// is still stored.
+type Published struct {
+	Object     vm.DataCopy // with Bucket, Key and Version
+	Path       vm.GuestPath
+	Generation vm.GenerationID
+}
+
+// OpenObjects gives the room what object storage knows of a VM, the newest first: only
+// versions that the caller may read. Call it before the first use.
+func (x *Changes) OpenObjects(published func(ctx context.Context, c *vm.Call, of vm.ID) ([]Published, error)) {
+	x.published = published
+}
+
+// Open gives the room the calls into guests, which open after it, and the memories.
+func (x *Changes) Open(g Guests, m *Memories) { x.guests, x.memory = g, m.Memory }
 
 // New returns the room. Open the engine before its first use.
 func New(cfg Config) *Changes {
@@ -78,3 +97,7 @@ func (noReader) Project(context.Context, []string, review.ProjectOptions, io.Wri
 }
 
 var errNoReader = vm.Errorf(vm.Unsupported, "warren-reader", "this server cannot read disks").WithHint("build warren with `make build`")
+
+func (noReader) Truth(context.Context, reader.Disks, string, func(review.TruthLine) error) error {
+	return errNoReader
+}

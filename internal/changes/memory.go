@@ -37,13 +37,14 @@ type MemoryConfig struct {
 type Memories struct {
 	cfg    MemoryConfig
 	table  *ledger.Table[vm.ID, vm.Memory]
-	life   context.Context // ends with Close
+	owns   func(host string) bool // whether a record with a host is this server's
+	life   context.Context        // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
 	mu      sync.Mutex
 	watched map[vm.ID]bool        // VMs that a task watches
-	dirty   map[vm.ID]bool        // written since the last commit; missing = not known
+	dirty   map[vm.ID]bool        // written since the last commit
 	syncing map[vm.ID]*sync.Mutex // one commit at a time
 }
 
@@ -55,7 +56,7 @@ var MemoryKind = ledger.Kind[vm.ID, vm.Memory]{
 	Index: map[string]func(*vm.Memory) []string{"account": func(m *vm.Memory) []string { return []string{string(m.Account)} }},
 	Limit: ledger.Limit[vm.Memory]{
 		Most: 2000, Owner: func(m *vm.Memory) string { return string(m.Account) },
-		What: "memories", Then: "disable one (`warren memory disable NAME`)", Code: "LIMIT_EXCEEDED",
+		What: "memories", Then: "remove a VM that has one; its repository stays", Code: "LIMIT_EXCEEDED",
 	},
 }
 
@@ -64,7 +65,7 @@ var MemoryKind = ledger.Kind[vm.ID, vm.Memory]{
 // ctx ends.
 func NewMemories(ctx context.Context, l *ledger.Ledger, cfg MemoryConfig) *Memories {
 	cfg.Quiet, cfg.Look = cmp.Or(cfg.Quiet, 3*time.Second), cmp.Or(cfg.Look, 2*time.Second)
-	m := &Memories{cfg: cfg, table: ledger.Add(l, MemoryKind), watched: map[vm.ID]bool{}, dirty: map[vm.ID]bool{}, syncing: map[vm.ID]*sync.Mutex{}}
+	m := &Memories{cfg: cfg, table: ledger.Add(l, MemoryKind), owns: l.Owns, watched: map[vm.ID]bool{}, dirty: map[vm.ID]bool{}, syncing: map[vm.ID]*sync.Mutex{}}
 	m.life, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return m
 }
@@ -101,28 +102,23 @@ func (m *Memories) Forget(ctx context.Context, account vm.AccountID) error {
 	return nil
 }
 
-// find returns the record of a VM's memory; of a VM that is gone, by its id.
+// find returns the record of a VM's memory.
 func (m *Memories) find(c *vm.Call, ref string) (vm.Memory, error) {
 	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return vm.Memory{}, err
 	}
-	id := vm.ID(ref)
-	v, missing := m.cfg.Engine.Find(c.Actor, ref)
-	if missing == nil {
-		id = v.ID
-		m.inherit(v)
+	v, err := m.cfg.Engine.Find(c.Actor, ref)
+	if err != nil {
+		return vm.Memory{}, err
 	}
-	if rec, ok := m.table.Get(id); ok && rec.Account == c.Actor.Account {
+	m.inherit(v)
+	if rec, ok := m.table.Get(v.ID); ok && rec.Account == c.Actor.Account {
 		return rec, nil
-	}
-	if missing != nil {
-		return vm.Memory{}, missing
 	}
 	return vm.Memory{}, vm.Errorf(vm.NotFound, ref, "the VM has no memory").WithCode(noMemory).WithHint("`warren memory enable %s` makes one", ref)
 }
 
-// Memory returns what is known of a VM's memory; Repo "" = it has none. ref may be the id
-// of a VM that is gone.
+// Memory returns what is known of a VM's memory; Repo "" = it has none.
 func (m *Memories) Memory(_ context.Context, c *vm.Call, ref string) (rec vm.Memory, err error) {
 	defer func() { err = vm.WithOp(vm.OpMemory, ref, err) }()
 	if rec, err = m.find(c, ref); vm.AsError(err).Code == noMemory {

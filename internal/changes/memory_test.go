@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -202,13 +203,14 @@ func TestMemoryOutlivesTheVM(t *testing.T) {
 	if _, err := p.Delete(t.Context(), p.call(), "app"); err != nil {
 		t.Fatal(err)
 	}
-	if list := p.log(string(p.box.ID)); len(list) != 1 {
-		t.Errorf("the memory of a deleted VM has %d commits, want its one", len(list))
+	page, err := p.Repo.Commits(t.Context(), p.call(), "app-memory", repo.CommitFilter{})
+	if err != nil || len(page.Commits) != 1 {
+		t.Errorf("the repository of a deleted VM's memory has %d commits (%v), want its one", len(page.Commits), err)
 	}
 	if _, err := p.Create(t.Context(), p.call(), engine.CreateRequest{Name: "app"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.Rooms.Memories.EnableMemory(t.Context(), p.call(), "app", "")
+	_, err = p.Rooms.Memories.EnableMemory(t.Context(), p.call(), "app", "")
 	refused(t, "a new memory of the same name", err, vm.Exists, "")
 	m, err := p.Rooms.Memories.EnableMemory(t.Context(), p.call(), "app", "app-memory")
 	if err != nil || m.Branch != "main" {
@@ -216,6 +218,49 @@ func TestMemoryOutlivesTheVM(t *testing.T) {
 	}
 	if got := p.read("/memory/plan.md"); got != "kept\n" {
 		t.Errorf("the new VM remembers %q, want what the old one wrote", got)
+	}
+}
+
+// A removed VM leaves no record of its memory, except while a snapshot of it is there: a
+// VM that is made from the snapshot inherits it. Forks inherit before their parent's record goes.
+func TestRecordsOfMemoriesGoWithTheirVMs(t *testing.T) {
+	p := newPlace(t)
+	p.enabled()
+	p.write("/memory/plan.md", "shared\n")
+	shared := p.remember("app")
+	snap, err := p.Snapshot(t.Context(), p.call(), "app", engine.SnapshotRequest{Name: "kept"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forks, err := p.Fork(t.Context(), p.call(), "app", engine.ForkRequest{Count: 1, Prefix: "try"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := forks.Children[0].ID
+	if _, err := p.Delete(t.Context(), p.call(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the fork of a removed VM inherited nothing", func() bool { return p.Rooms.Memories.Recorded(fork) })
+	late, err := p.Create(t.Context(), p.call(), engine.CreateRequest{Name: "late", Image: string(snap.Snapshot)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := p.Rooms.Memories.Memory(t.Context(), p.call(), "late"); err != nil || m.Repo != shared.Repo {
+		t.Errorf("the memory of a VM made from a removed VM's snapshot is %+v (%v), want the same repository", m, err)
+	}
+	if !p.Rooms.Memories.Recorded(p.box.ID) {
+		t.Error("the record went while a snapshot of the VM is there")
+	}
+	if _, err := p.RemoveSnapshot(t.Context(), p.call(), string(snap.Snapshot)); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []vm.ID{fork, late.ID} {
+		if _, err := p.Delete(t.Context(), p.call(), string(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []vm.ID{p.box.ID, fork, late.ID} {
+		until(t, "a record or a note of a removed VM remains: "+string(id), func() bool { return !p.Rooms.Memories.Recorded(id) && !p.Rooms.Memories.Noted(id) })
 	}
 }
 

@@ -5,9 +5,10 @@ package changes
 
 import (
 	"context"
+	"maps"
+	"sync"
 	"time"
 
-	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -29,35 +30,65 @@ func (m *Memories) run() {
 	}
 }
 
-// look starts the tasks for VMs that run, and commits what VMs that no longer run had
-// written.
+// look starts the tasks for VMs that run, commits what VMs that no longer run had written,
+// gives forks their records, and drops those of VMs that are gone.
 func (m *Memories) look() {
-	accounts := map[vm.AccountID]bool{}
+	parents, known := map[vm.ID]bool{}, map[vm.ID]bool{}
+	var gone []vm.Memory
 	for _, rec := range m.table.All() {
+		known[rec.VM] = true
+		v, there := m.cfg.Engine.VMOf(rec.VM)
+		if !there && m.owns(rec.Host) {
+			gone = append(gone, rec)
+		}
 		if !rec.Enabled {
 			continue
 		}
-		accounts[rec.Account] = true
-		v, err := m.cfg.Engine.Find(m.system(rec).Actor, string(rec.VM))
-		if err != nil {
-			continue
-		}
+		parents[rec.VM] = true
 		switch {
+		case !there:
 		case v.State == vm.Running && m.claim(rec.VM):
 			m.tasks.Go(func() { m.watch(rec.VM) })
 		case (v.State == vm.Suspended || v.State == vm.Stopped) && m.isDirty(rec.VM):
 			m.quiet(rec.VM)
 		}
 	}
-	for account := range accounts {
-		list, _, _, err := m.cfg.Engine.List(m.life, &vm.Call{Actor: vm.Actor{Account: account, System: "memory"}}, engine.Filter{})
-		if err != nil {
-			continue
-		}
-		for _, v := range list {
+	if len(parents) > 0 {
+		for _, v := range m.cfg.Engine.VMsWhere(func(v *vm.VM) bool { return parents[v.Parent] && !known[v.ID] }) {
 			m.inherit(v)
 		}
 	}
+	m.dropGone(gone)
+}
+
+// dropGone drops the records of VMs that are gone, and what is known of them. A record
+// from which a VM that is made from a snapshot would inherit stays as long as the snapshot.
+func (m *Memories) dropGone(list []vm.Memory) {
+	if len(list) > 0 {
+		kept := m.cfg.Engine.Snapshotted()
+		for _, rec := range list {
+			if rec.Enabled && kept[rec.VM] {
+				continue
+			}
+			if err := m.table.Drop(m.life, rec.VM); err != nil && vm.KindOf(err) != vm.NotFound && m.life.Err() == nil {
+				m.cfg.Log.Warn("the record of a memory remains, whose VM is gone", "vm", rec.VM, "err", err)
+			}
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	isGone := func(id vm.ID) bool {
+		_, there := m.table.Get(id)
+		return !there && !m.watched[id]
+	}
+	maps.DeleteFunc(m.dirty, func(id vm.ID, _ bool) bool { return isGone(id) })
+	maps.DeleteFunc(m.syncing, func(id vm.ID, l *sync.Mutex) bool {
+		if !isGone(id) || !l.TryLock() {
+			return false // a commit holds it
+		}
+		l.Unlock()
+		return true
+	})
 }
 
 // claim reports whether no task watches a VM yet, and notes that one does.
@@ -80,7 +111,11 @@ func (m *Memories) isDirty(id vm.ID) bool {
 func (m *Memories) mark(id vm.ID, dirty bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.dirty[id] = dirty
+	if dirty {
+		m.dirty[id] = true
+	} else {
+		delete(m.dirty, id)
+	}
 }
 
 // watch commits a running VM's memory whenever it was written and is quiet again. It

@@ -48,11 +48,14 @@ func (x *Changes) outside(ctx context.Context, c *vm.Call, ref string, since tim
 	}
 	for _, m := range mounts {
 		what := "volume " + m.Name
-		if m.Host != "" {
+		switch {
+		case vm.IsObjects(m.Host):
+			what = "bucket, below " + m.Host
+		case m.Host != "":
 			what = "directory of the host " + m.Host
 		}
 		if m.RW && !m.Cut {
-			list = append(list, fmt.Sprintf("what was written below %s: it is on the %s", m.Path, what))
+			list = append(list, fmt.Sprintf("what was written below %s: it is in the %s", m.Path, what))
 		}
 	}
 	return list

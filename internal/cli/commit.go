@@ -65,7 +65,7 @@ With --remote, your own git then pushes the commit to another server, with the c
 	f.StringVar(&o.in.Manifest, "manifest", "", "refuse unless the commit is the one with this digest, from --dry-run or warren diff")
 	f.StringVar(&o.remote, "remote", "", "then push the commit to this address with your own git")
 	f.BoolVar(&o.dry, "dry-run", false, "only show what would be committed")
-	f.BoolVar(&o.yes, "yes", false, "do not ask")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }

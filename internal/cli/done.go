@@ -28,6 +28,7 @@ type doneOptions struct {
 	ask     bool
 	list    bool
 	json    bool
+	ship    string
 	in      api.FinishVM
 }
 
@@ -41,9 +42,14 @@ snapshots without a purpose, confirm that credentials are rotated and logs are r
 Each step is done, asked for, or left open. The record of the job keeps the ids of the audit records, also after
 the VM is deleted.
 
+--ship stores the console's log, the logs of commands if the VM runs, the record and the audit records as objects,
+below the prefix, the VM's name and id. It lists them with their digests. Logs may hold secrets.
+
+Before a VM is removed, it says what exists only in it and would be lost ("warren truth" shows more).
+
 On a terminal it asks about the steps that the flags leave open. The exit status is 6 while a step is open; the
 next "warren done NAME" continues with it. For a deleted VM, use its id.`,
-		Example: "  warren done box\n  warren done box --suspend --keep-snapshots --rotated --logs-reviewed --label TICKET-7\n  warren done box --rm --drop-snapshots --revoke-tokens\n  warren done --list --json",
+		Example: "  warren done box\n  warren done box --suspend --keep-snapshots --rotated --logs-reviewed --label TICKET-7\n  warren done box --rm --drop-snapshots --revoke-tokens\n  warren done box --ship s3://archive/jobs --rm\n  warren done --list --json",
 		Args:    args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if o.list == (len(list) == 1) {
@@ -53,6 +59,13 @@ next "warren done NAME" continues with it. For a deleted VM, use its id.`,
 				return usage("--stop, --suspend and --rm exclude each other")
 			}
 			o.name = strings.Join(list, "")
+			if o.ship != "" {
+				p, err := parseObject(o.ship, false)
+				if err != nil {
+					return err
+				}
+				o.in.Ship = &vm.ObjectRef{Bucket: p.bucket, Key: p.key}
+			}
 			return a.done(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVM,
@@ -68,6 +81,7 @@ next "warren done NAME" continues with it. For a deleted VM, use its id.`,
 	f.BoolVar(&o.in.RevokeTokens, "revoke-tokens", false, "revoke the tokens of the identities that were granted the VM")
 	f.BoolVar(&o.in.Rotated, "rotated", false, "confirm that every credential that code in it could reach is rotated")
 	f.BoolVar(&o.in.LogsReviewed, "logs-reviewed", false, "confirm that its logs were read")
+	f.StringVar(&o.ship, "ship", "", "store its logs and the record as objects below s3://BUCKET/PREFIX")
 	f.StringVar(&o.in.Label, "label", "", "your name for the job: a ticket, a run")
 	f.BoolVar(&o.ask, "ask", false, "ask even if standard input is not a terminal")
 	f.BoolVar(&o.list, "list", false, "list the last closed jobs")
@@ -88,7 +102,12 @@ func (a *app) done(ctx context.Context, o *doneOptions) error {
 		return err
 	}
 	o.decide(left)
-	if _, tty := terminal(a.io.in); tty || o.ask {
+	_, tty := terminal(a.io.in)
+	asks := tty || o.ask
+	if left.State != "" && (o.remove || asks && o.in.Retention == "") {
+		a.losses(ctx, c, o.name)
+	}
+	if asks {
 		a.askDone(o, left)
 	}
 	job, err := c.Done(ctx, o.name, o.in)
@@ -167,6 +186,9 @@ func (a *app) showJob(job vm.Job) {
 	for _, s := range job.Steps {
 		mark := map[vm.StepState]string{vm.StepDone: "done", vm.StepOpen: "OPEN", vm.StepNone: "-"}[s.State]
 		a.details("%s\n", fold(fmt.Sprintf("  %-12s%-6s%s", s.Step, mark, plain(s.Why)), a.io.width))
+	}
+	for _, s := range job.Shipped {
+		a.details("  stored    %s, %s, sha256 %s\n", plain(s.ObjectRef.String()), human(s.Size), s.SHA256)
 	}
 	r := job.Remains
 	if r.State == "" {

@@ -23,6 +23,8 @@ type gathered struct {
 	stdout, stderr bounded
 	timedOut       bool
 	outputs        []broughtOutput // of a run
+	inputs         []vm.Fetched
+	published      []publishedOutput
 	summary        *vm.ExecSummary // of an exec
 }
 
@@ -59,7 +61,10 @@ type ranCommand struct {
 	Truncated      bool   `json:"truncated"` // the command wrote more than is kept here
 	// Outputs are the files that a run brought back for --output.
 	Outputs []broughtOutput `json:"outputs,omitempty"`
-	Summary *vm.ExecSummary `json:"summary,omitempty"` // for --summary
+	// Inputs are the objects that a run was given, and Published what it has published.
+	Inputs    []vm.Fetched      `json:"inputs,omitempty"`
+	Published []publishedOutput `json:"published,omitempty"`
+	Summary   *vm.ExecSummary   `json:"summary,omitempty"` // for --summary
 }
 
 // printGathered prints a command's output and result. It returns err, the
@@ -73,7 +78,7 @@ func (a *app) printGathered(err error) error {
 	if err != nil && !errors.As(err, &status) {
 		return err // Warren failed, not the command
 	}
-	out := ranCommand{StatusCode: int(status), TimedOut: g.timedOut, Truncated: g.stdout.cut || g.stderr.cut, Outputs: g.outputs, Summary: g.summary}
+	out := ranCommand{StatusCode: int(status), TimedOut: g.timedOut, Truncated: g.stdout.cut || g.stderr.cut, Outputs: g.outputs, Inputs: g.inputs, Published: g.published, Summary: g.summary}
 	out.Stdout, out.StdoutEncoding = jsonText(g.stdout.Bytes())
 	out.Stderr, out.StderrEncoding = jsonText(g.stderr.Bytes())
 	return errors.Join(err, a.io.json(out))

@@ -53,7 +53,7 @@ that fails or is refused, no VM changes.`,
 	f.StringVar(&o.winner.in.Branch, "branch", "", "branch of the commit (default agent/CHILD/BASE-BRANCH)")
 	f.StringVarP(&o.winner.in.Message, "message", "m", "", "message of the commit")
 	f.StringVar(&o.winner.remote, "remote", "", "then push the commit to this address with your own git")
-	f.BoolVar(&o.winner.yes, "yes", false, "do not ask before the commit")
+	f.BoolVarP(&o.winner.yes, "yes", "y", false, "do not ask before the commit")
 	f.BoolVar(&o.others, "rm-others", false, "remove the other VMs that were forked from the same state")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,18 +24,31 @@ type keyOptions struct {
 	name    string
 	account string
 	json    bool
+
+	s3       bool
+	identity string
 }
 
 func newKeyCreate(a *app) *cobra.Command {
 	o := &keyOptions{}
 	cmd := &cobra.Command{
-		Use: "create", Short: "Make an API key", Example: "  warren key create --name ci",
-		Long: "Make an API key. Its secret is printed once; the server keeps only a hash.",
+		Use: "create", Short: "Make an API key, or an access key for S3", Example: "  warren key create --name ci\n  warren key create --s3 --identity reports",
+		Long: `Make an API key. Its secret is printed once; the server keeps only a hash.
+With --s3 make an access key for S3 clients: an id and a secret, printed once. The server keeps the secret
+encrypted under its host key. The key acts as the account, or as an identity.`,
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
 				return err
+			}
+			switch {
+			case o.s3 && o.account != "":
+				return usage("--s3 makes keys of your own account only")
+			case o.s3:
+				return a.createS3Key(cmd.Context(), c, o)
+			case o.identity != "":
+				return usage("--identity needs --s3; `warren token create` makes tokens of identities")
 			}
 			made, err := c.CreateKey(cmd.Context(), api.NewKey{Name: o.name, Account: vm.AccountID(o.account)})
 			return a.keyMade(made, err, o.json)
@@ -43,8 +57,32 @@ func newKeyCreate(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "what it is for")
 	cmd.Flags().StringVar(&o.account, "account", "", "id of its account (default your own); for admins")
+	cmd.Flags().BoolVar(&o.s3, "s3", false, "make an access key for S3 clients")
+	cmd.Flags().StringVar(&o.identity, "identity", "", "with --s3: the key acts as this identity")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	_ = cmd.RegisterFlagCompletionFunc("identity", a.completeIdentity)
 	return cmd
+}
+
+// createS3Key makes an access key and prints it in the form of S3 clients' settings.
+func (a *app) createS3Key(ctx context.Context, c *client.Client, o *keyOptions) error {
+	made, err := c.CreateS3Key(ctx, api.NewS3Key{Name: o.name, Identity: o.identity})
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(made)
+	}
+	if a.io.quiet {
+		a.io.printf("%s %s\n", made.AccessKeyID, made.SecretAccessKey)
+		return nil
+	}
+	a.io.printf("AWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\nAWS_REGION=%s\n", made.AccessKeyID, made.SecretAccessKey, made.Region)
+	if made.Endpoint != "" {
+		a.io.printf("AWS_ENDPOINT_URL_S3=%s\n", made.Endpoint)
+	}
+	a.io.notef("the secret is shown only now; clients use path-style addresses")
+	return nil
 }
 
 func (a *app) keyMade(made api.CreatedKey, err error, asJSON bool) error {
@@ -61,13 +99,17 @@ func (a *app) keyMade(made api.CreatedKey, err error, asJSON bool) error {
 func newKeyLs(a *app) *cobra.Command {
 	o := &keyOptions{}
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List API keys", Example: "  warren key ls --json", Args: args(0, 0, ""),
+		Use: "ls", Short: "List API keys, or access keys for S3", Example: "  warren key ls --json\n  warren key ls --s3", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.s3 {
+				return a.s3KeyLs(cmd.Context(), o.json)
+			}
 			return a.keyLs(cmd.Context(), o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVar(&o.account, "account", "", "id of the account (default your own); for admins")
+	cmd.Flags().BoolVar(&o.s3, "s3", false, "list access keys for S3 clients, of your own account")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -87,6 +129,30 @@ func (a *app) keyLs(ctx context.Context, o *keyOptions) error {
 	t := &table{head: []string{"ID", "NAME", "ACCOUNT", "AGE", "LAST USED"}}
 	for _, k := range l {
 		t.add(string(k.ID), printable(or(k.Name, "-")), string(k.Account), age(k.CreatedAt), age(k.LastUsed))
+	}
+	a.io.print(t)
+	return nil
+}
+
+func (a *app) s3KeyLs(ctx context.Context, asJSON bool) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := c.S3Keys(ctx)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return list(a.io, l)
+	}
+	t := &table{head: []string{"ID", "NAME", "IDENTITY", "AGE", "LAST USED"}}
+	for _, k := range l {
+		used := "-"
+		if k.LastUsed != nil {
+			used = age(*k.LastUsed)
+		}
+		t.add(k.AccessKeyID, printable(or(k.Name, "-")), or(string(k.Identity), "-"), age(k.CreatedAt), used)
 	}
 	a.io.print(t)
 	return nil
@@ -117,7 +183,12 @@ func newKeyRevoke(a *app) *cobra.Command {
 		Use: "revoke KEY...", Short: "End keys", Example: "  warren key revoke ky-0123456789abcdef",
 		Args: args(1, -1, "which key? warren key revoke KEY..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			return a.endEach(list, "revoked", func(c *client.Client, id string) error { return c.RevokeKey(cmd.Context(), id) })
+			return a.endEach(list, "revoked", func(c *client.Client, id string) error {
+				if strings.HasPrefix(id, "WARREN") { // an access key for S3
+					return c.RevokeS3Key(cmd.Context(), id)
+				}
+				return c.RevokeKey(cmd.Context(), id)
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	})

@@ -35,6 +35,10 @@ type Local struct {
 	ImageInspect func(ctx context.Context, data, ref string) (vm.Image, error)
 	// ImageRemove removes an image; refused while VMs use it, without force.
 	ImageRemove func(ctx context.Context, data, ref string, force bool) (vm.Image, error)
+	// Backups work on backups in files.
+	Backups Backups
+	// BundleInspect checks every byte of a bundle. trust are fingerprints of signers.
+	BundleInspect func(ctx context.Context, path string, trust []string) (BundleInfo, error)
 }
 
 // ServeOptions are the flags of `warren serve`. A zero field was not given.
@@ -44,6 +48,10 @@ type ServeOptions struct {
 	SSH           string
 	Preview       string
 	S3            string
+	S3URL         string
+	S3Endpoint    string
+	S3Credentials string
+	Clamd         string
 	NetDefault    string
 	Pool          string
 	StorageBudget string

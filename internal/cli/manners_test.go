@@ -46,7 +46,7 @@ func TestFlagsMeanOneThing(t *testing.T) {
 	means := map[string][]string{
 		"a": {"all"}, "d": {"detach", "background"}, "e": {"env"}, "f": {"follow"}, "h": {"help"}, "i": {"stdin"}, "k": {"key"}, "l": {"user", "label", "selector"}, "m": {"message"},
 		"n": {"count", "tail", "limit"}, // how many
-		"o": {"output"}, "p": {"parents"}, "q": {"quiet"}, "r": {"recursive"}, "s": {"session"}, "t": {"tty"}, "v": {"verbose"},
+		"o": {"output"}, "p": {"parents"}, "q": {"quiet"}, "r": {"recursive"}, "s": {"session"}, "t": {"tty"}, "v": {"verbose"}, "y": {"yes"},
 	}
 	visit(testRoot(), func(c *cobra.Command) {
 		if c.Name() == "ssh" {
@@ -99,9 +99,6 @@ func TestHelpOfAll(t *testing.T) {
 	}
 	if r := run(t, nil, Local{}, "", "volume", "mount", "--help"); !strings.Contains(r.out, "a second writer is refused") {
 		t.Errorf("--share does not say that two writers are refused:\n%s", r.out)
-	}
-	if r := run(t, nil, Local{}, "", "serve", "--help"); strings.Contains(strings.ToLower(r.out), "s3") {
-		t.Errorf("serve speaks of S3:\n%s", r.out)
 	}
 }
 

@@ -46,7 +46,7 @@ admins set limits and see other accounts.`,
 	f.IntVar(&o.counts.Running, "running", 0, "VMs that run at once")
 	f.IntVar(&o.counts.VCPU, "vcpu", 0, "CPUs of its running VMs together")
 	f.StringVar(&o.mem, "mem", "", "memory of its running VMs together: MiB, or such as 8G")
-	f.StringVar(&o.disk, "disk", "", "disk of its VMs, generations and snapshots: GiB, or such as 500M")
+	f.StringVar(&o.disk, "disk", "", "disk of its VMs, snapshots, repositories and objects: GiB, or such as 500M")
 	f.StringVar(&o.memoryImage, "memory-images", "", "memory of suspended VMs and snapshots, a part of --disk")
 	f.IntVar(&o.counts.Snapshots, "snapshots", 0, "snapshots")
 	f.BoolVar(&o.json, "json", false, "print an object as JSON")

@@ -54,7 +54,10 @@ func (a *app) others(r vm.Remaining) {
 		forks = append(forks, printable(or(f.Name, string(f.ID))))
 	}
 	for _, c := range r.Copies {
-		text := printable(c.Path)
+		text := "the VM"
+		if c.Path != "" {
+			text = printable(c.Path)
+		}
 		if c.To != "" {
 			text += " to " + printable(c.To)
 		}
@@ -68,6 +71,7 @@ func (a *app) others(r vm.Remaining) {
 	row("snapshots", snapshots)
 	row("VMs made from it", forks)
 	row("copied out", short(copies, 5))
+	row("artifacts", short(artifactsLeft(r), 5))
 	if r.OtherBytes > 0 {
 		row("caches", []string{"captured generations, " + human(r.OtherBytes) + ", which the server removes by itself"})
 	}
@@ -76,6 +80,14 @@ func (a *app) others(r vm.Remaining) {
 	} else if len(r.Receipts) > 0 {
 		row("audit records", []string{itoa(len(r.Receipts))})
 	}
+}
+
+// artifactsLeft describes the stored objects that come from a VM.
+func artifactsLeft(r vm.Remaining) (list []string) {
+	for _, o := range r.Artifacts {
+		list = append(list, o.String()+" ("+human(o.Size)+")")
+	}
+	return list
 }
 
 // foldersLeft describes the folders of the host that a VM has.

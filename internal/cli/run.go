@@ -30,9 +30,13 @@ type runOptions struct {
 
 	outputs  []string
 	maxBytes string
+	maxSet   bool // maxBytes was typed
+
+	inputs  []string
+	publish []string
 
 	volumes []string
-	dirs    []string
+	giving  giving
 	project string
 	profile string
 	labels  []string
@@ -60,7 +64,14 @@ command's directory. If an output is missing, a message says so, and an exit sta
 command and stays unlocked.
 
 --add-dir mounts a directory of this host, which must be the server's. It is read-only; with --profile dev it may
-be writable. It need not be encrypted: see ` + "`warren volume mount --host`" + ` for that.`,
+be writable. It need not be encrypted: see ` + "`warren volume mount --host`" + ` for that.
+
+--mount shows the objects of a bucket, or those below a prefix, as files to read. The VM gets the right to read them.
+
+A batch job takes its inputs from object storage and leaves its results there. --input fetches an object into /work
+before the command, or to the PATH after a colon. --publish stores a file or directory once the command has ended,
+also if it failed, as warren publish does: below s3://BUCKET/PREFIX, or in a bucket of the account for runs. All
+are stored from one state of the disk. The VM goes, the objects stay.`,
 		Example: `  warren run -- python3 -c 'print(6*7)'
   warren run --add data.csv -- wc -l /work/data.csv
   warren run --output report.html -- sh -c 'make-report >report.html'
@@ -68,6 +79,8 @@ be writable. It need not be encrypted: see ` + "`warren volume mount --host`" + 
   warren run --volume results:/data -- sh -c 'date >>/data/log'
   warren run --add-dir testdata:/data:ro -- ls /data
   warren run --profile dev --add-dir .:/src:rw -- make -C /src
+  warren run --input s3://data/in.csv --publish /work/out=s3://reports/june -- make-report /work/in.csv /work/out
+  warren run --mount s3://datasets/2026:/data:ro -- wc -l /data/june.csv
   warren run --json -- uname -r
   warren run dev --net packages --timeout 10m -- npm view is-number version`,
 		Annotations: map[string]string{passes: "yes"},
@@ -86,6 +99,7 @@ be writable. It need not be encrypted: see ` + "`warren volume mount --host`" + 
 			if cmd.ArgsLenAtDash() == 1 {
 				o.image, o.exec.argv = list[0], list[1:]
 			}
+			o.maxSet = cmd.Flags().Changed("max-bytes")
 			if o.exec.json {
 				a.gather = &gathered{}
 			}
@@ -96,10 +110,12 @@ be writable. It need not be encrypted: see ` + "`warren volume mount --host`" + 
 	f := cmd.Flags()
 	f.StringArrayVar(&o.add, "add", nil, "first copy a file or directory to /work; may repeat")
 	f.StringArrayVar(&o.outputs, "output", nil, "copy a file or directory back at the end: PATH, or PATH:LOCAL; may repeat")
-	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that --output brings back; 0 = any size")
+	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that --output brings back; also limits the bytes of each --input and --publish, else 1G; 0 = any size")
+	f.StringArrayVar(&o.inputs, "input", nil, "first fetch an object: s3://BUCKET/KEY[@VERSION][:/PATH]; may repeat")
+	f.StringArrayVar(&o.publish, "publish", nil, "publish a file or directory at the end: PATH, or PATH=s3://BUCKET/PREFIX; may repeat")
 	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
 	f.StringArrayVar(&o.volumes, "volume", nil, "mount a volume: VOLUME:/path, or VOLUME:/path:ro to read only; may repeat")
-	addDirFlag(cmd, &o.dirs)
+	o.giving.add(cmd)
 	projectFlag(cmd, &o.project)
 	a.labelFlag(cmd, &o.labels)
 	a.profileFlag(cmd, &o.profile, "untrusted, or agent with --volume or a network")
@@ -170,9 +186,9 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	dirs, err := addDirs(o.dirs)
+	extra, err := o.giving.read()
 	if err == nil {
-		err = mayAdd("", r.Profile, dirs)
+		err = extra.allowed("", r.Profile)
 	}
 	if err != nil {
 		return err
@@ -187,11 +203,18 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	if err := checkVolumes(ctx, c, mounts); err != nil {
 		return err
 	}
+	job, err := a.batch(ctx, c, o, r.Name)
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, a.removeAfter(ctx, c, r.Name, err)) }()
 	if _, err := a.create(ctx, c, r); err != nil {
 		return err
 	}
-	if err := mountAll(ctx, c, r.Name, dirs); err != nil {
+	if err := extra.give(ctx, c, r.Name); err != nil {
+		return err
+	}
+	if err := job.bring(ctx); err != nil {
 		return err
 	}
 	cp := copying{app: a, c: c, recursive: true, limit: limit}
@@ -205,8 +228,9 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	cp.user = o.exec.user
 	return a.withVolumes(ctx, c, r.Name, mounts, func() (err error) {
 		brought, err := a.withOutputs(ctx, &cp, r.Name, outputs, func() error { return a.runCommand(ctx, c, r.Name, spec) })
+		err = job.publish(ctx, err)
 		if a.gather != nil {
-			a.gather.outputs = brought
+			a.gather.outputs, a.gather.inputs, a.gather.published = brought, job.fetched, job.published
 		}
 		return err
 	})

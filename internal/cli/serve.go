@@ -37,8 +37,11 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 	f.StringVar(&o.SSH, "ssh", "", "address of the SSH gateway, or off")
 	f.StringVar(&o.Preview, "preview", "", "address of the preview gateway, or off")
 	f.StringSliceVar(&o.PreviewDomain, "preview-domain", nil, "domain of previews; may repeat (default warren.localhost)")
-	f.StringVar(&o.S3, "s3", "", "for a future version; nothing listens there")
-	_ = f.MarkHidden("s3") // it fails only for an unknown flag
+	f.StringVar(&o.S3, "s3", "", "address of object storage for S3 clients, or off")
+	f.StringVar(&o.S3URL, "s3-url", "", "address in signed links, if another one is forwarded to --s3")
+	f.StringVar(&o.S3Endpoint, "s3-endpoint", "", "store the bytes of objects in this bucket of another S3: https://HOST/BUCKET")
+	f.StringVar(&o.S3Credentials, "s3-credentials", "", "file with AWS_ACCESS_KEY_ID= and AWS_SECRET_ACCESS_KEY= for --s3-endpoint")
+	f.StringVar(&o.Clamd, "clamd", "", "ClamAV daemon that judges uploads, too: its socket, or host:port")
 	f.BoolVar(&o.RequireKVM, "require-kvm", false, "refuse to run where VMs would be emulated")
 	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "use this etcd cluster instead of the embedded one")
 	f.StringVar(&o.HostID, "host-id", "", "id of this server among the servers of one etcd cluster (default: kept in the data directory)")

@@ -32,7 +32,7 @@ type upOptions struct {
 	onIdle       string
 	captureEvery string
 	profile      string
-	dirs         []string
+	giving       giving
 	labels       []string
 	repos        []string
 }
@@ -54,6 +54,7 @@ run, if the disk runs short, the lowest priority first.`,
   warren up --ttl 1h --idle 10m --persist ephemeral
   warren up ./agent-image --name agent
   warren up --profile dev --add-dir .:/src:rw
+  warren up --name box --mount s3://datasets/2026:/data:ro
   warren up --name fix --repo app --repo lib:/work/lib
   warren up --name web-1 --label team=web --label tier=test`,
 		Args: args(0, 1, ""),
@@ -77,7 +78,7 @@ run, if the disk runs short, the lowest priority first.`,
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	f.StringArrayVar(&o.repos, "repo", nil, "clone a repository into it: REPO[:PATH], a name of `repo ls` or a URL; may repeat")
-	addDirFlag(cmd, &o.dirs)
+	o.giving.add(cmd)
 	a.labelFlag(cmd, &o.labels)
 	o.size.add(f)
 	a.profileFlag(cmd, &o.profile, "agent")
@@ -207,9 +208,9 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	if err != nil {
 		return err
 	}
-	dirs, err := addDirs(o.dirs)
+	extra, err := o.giving.read()
 	if err == nil {
-		err = mayAdd(r.Name, r.Profile, dirs)
+		err = extra.allowed(r.Name, r.Profile)
 	}
 	if err != nil {
 		return err
@@ -221,7 +222,7 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	a.sayRetention(r)
 	made, err := a.create(ctx, c, r)
 	if err == nil {
-		if err = mountAll(ctx, c, string(made.ID), dirs); err != nil { // differs from the request
+		if err = extra.give(ctx, c, string(made.ID)); err != nil { // differs from the request
 			err = errors.Join(err, a.removeAfter(ctx, c, string(made.ID), err))
 		}
 	}

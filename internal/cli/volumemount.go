@@ -39,10 +39,13 @@ suspend keeps it.
 --host mounts a directory of the server's host and calls it NAME. Only a VM of the profile dev may write to it
 ("warren profile ls"). It must be encrypted at rest (dm-crypt, fscrypt, gocryptfs, eCryptfs, ZFS); a directory of
 unknown state is refused. The VM follows no symbolic link on the host, and sees changes on the host within a
-second. Its files belong to root in the VM. Forks get it read-only.`,
+second. Its files belong to root in the VM. Forks get it read-only.
+
+With s3://BUCKET/PREFIX in place of a volume, its objects are files that the VM reads and never writes.`,
 		Example: `  warren volume mount box --volume cache --guest /cache
   warren volume mount box --volume cache --guest /cache --rw
-  warren volume mount box --volume project-data --host /srv/crypt/data --guest /data`,
+  warren volume mount box --volume project-data --host /srv/crypt/data --guest /data
+  warren volume mount box --volume s3://datasets/2026 --guest /data`,
 		Args: args(1, 1, "which VM? warren volume mount VM --volume NAME --guest PATH"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.vm = list[0]
@@ -57,7 +60,7 @@ second. Its files belong to root in the VM. Forks get it read-only.`,
 		ValidArgsFunction: a.completeVM,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.volume, "volume", "", "the volume")
+	f.StringVar(&o.volume, "volume", "", "the volume, or s3://BUCKET/PREFIX")
 	f.StringVar(&o.host, "host", "", "absolute path of a directory of the server's host, encrypted at rest")
 	f.StringVar(&o.guest, "guest", "", "absolute path in the VM; created if it is missing")
 	f.BoolVar(&o.rw, "rw", false, "let the VM write")
@@ -72,6 +75,9 @@ func (a *app) volumeMount(ctx context.Context, o *volumeMountOptions) error {
 	c, err := a.client()
 	if err != nil {
 		return err
+	}
+	if vm.IsObjects(o.volume) && o.host == "" {
+		o.host, o.volume = o.volume, ""
 	}
 	m, err := c.Mount(ctx, o.vm, api.NewMount{
 		Volume: o.volume, Project: o.project, Path: o.guest, RW: o.rw, Over: o.over, Share: o.share, Host: o.host,

@@ -39,6 +39,7 @@ type Programs struct {
 // running one is never overwritten. The error has kind Unsupported when this
 // binary was built without them.
 func Unpack(d layout.Dir) (Programs, error) {
+	defer release()
 	agent, digest, err := unpackOne(d, files, "warren-agent", 0o700)
 	if err != nil {
 		return Programs{}, err

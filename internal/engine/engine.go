@@ -43,13 +43,19 @@ type Config struct {
 	// name; nil = there are none.
 	Hosted func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error)
 	Repos  func() []vm.Repository // whose files are in Dir; nil = there are none
+	// Objects are the rights of VMs to objects; nil = there are none.
+	Objects ObjectGrants
 	// BeforeSuspend saves what is only in a running VM's memory, before a suspend that
 	// somebody asked for; nil = nothing. It is short and may fail.
 	BeforeSuspend func(ctx context.Context, id vm.ID)
-	Clock         Clock
-	Fault         func(label string) error // nil = no directories of the host are given
-	Settings      Settings
-	Log           *slog.Logger
+	// Losses counts what exists only on the disk of a VM, before the server removes that
+	// VM by itself; nil = it is not counted. Nobody writes to layers, the disk's files with
+	// the top first.
+	Losses   func(ctx context.Context, v vm.VM, layers []string) (vm.OnlyHere, error)
+	Clock    Clock
+	Fault    func(label string) error // nil = no directories of the host are given
+	Settings Settings
+	Log      *slog.Logger
 }
 
 // Settings are the operator's choices. Zero fields get their default.

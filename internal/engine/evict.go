@@ -209,11 +209,38 @@ func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error
 	if kept != "" {
 		return vm.Errorf(vm.Busy, string(id), "it is no longer evictable: %s", kept)
 	}
+	detail["onlyHere"] = e.lossesOf(op)
 	op.detail = detail
 	if _, err = e.deleteSlot(op, c, "evicted"); err == nil {
 		e.cfg.Journal.EmitVM(op.before, "vm.evicted", maps.Clone(detail))
 	}
 	return err
+}
+
+// lossesLimit bounds how long an eviction waits to learn what is lost with a VM.
+const lossesLimit = 20 * time.Second
+
+// lossesOf says for the audit record and the event of an eviction what exists only in the
+// VM, which does not run and which the operation has reserved.
+func (e *Engine) lossesOf(op *operation) map[string]any {
+	if e.cfg.Losses == nil {
+		return map[string]any{"error": "this server does not count it"}
+	}
+	layers, err := e.cfg.Generations.LayersOf(op.slot.id)
+	var only vm.OnlyHere
+	if err == nil {
+		bounded, stop := context.WithTimeout(op.ctx, lossesLimit)
+		only, err = e.cfg.Losses(bounded, op.before, layers)
+		stop()
+	}
+	if err != nil {
+		return map[string]any{"error": "it was not determined: " + e.cfg.Journal.ConcealText(vm.AsError(err).Error())}
+	}
+	examples := []string{}
+	for _, p := range only.Examples {
+		examples = append(examples, vm.Clip(p.String(), 256))
+	}
+	return map[string]any{"files": only.Files, "bytes": only.Bytes, "commits": only.Commits, "moreCommits": only.MoreCommits, "examples": examples}
 }
 
 // evictGeneration gives up a layer or a snapshot, or the memory of a turn, or, if it has

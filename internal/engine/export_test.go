@@ -128,3 +128,8 @@ func Labels() []Label {
 	}
 	return out
 }
+
+// Continues says why the memory of a bundle cannot be continued; "" = it can.
+func (e *Engine) Continues(ctx context.Context, u Unpacking) string {
+	return e.continues(ctx, u, vm.VM{ID: "box"})
+}

@@ -11,10 +11,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// FolderRequest asks to mount a directory of the host at a path of a VM.
+// FolderRequest asks to mount a directory of the host, or objects, at a path of a VM.
 type FolderRequest struct {
 	Name string // the folder's name; "" = none
-	Host string // absolute path on the host
+	Host string // absolute path on the host, or s3://BUCKET/PREFIX
 	Path string // in the guest
 	RW   bool   // for the profile dev only; else the host allows no writes
 	Over bool   // also over a directory that is not empty
@@ -35,7 +35,7 @@ func checkFoldersMode(mode string) error {
 	return vm.Errorf(vm.Invalid, mode, "not an access mode for folders of the host").WithCode("INVALID_REQUEST").WithHint("use ro, rw or none")
 }
 
-// MountFolder mounts a directory of the host in a VM. It wakes a sleeping VM and
+// MountFolder mounts a directory of the host, or objects, in a VM. It wakes a sleeping VM and
 // continues when ctx ends. If it fails, nothing stays mounted.
 func (e *Engine) MountFolder(ctx context.Context, c *vm.Call, ref string, r FolderRequest) (out Mounted, err error) {
 	s, err := e.lookup(c, ref)
@@ -58,6 +58,9 @@ func (e *Engine) MountFolder(ctx context.Context, c *vm.Call, ref string, r Fold
 	}
 	bounded, stop := context.WithTimeout(op.ctx, mountDeadline)
 	defer stop()
+	if err := e.letRead(bounded, op, c, f); err != nil {
+		return out, err
+	}
 	if err := e.attachFolder(bounded, op, f); err != nil {
 		return out, err
 	}
@@ -69,8 +72,48 @@ func mountedFolder(id vm.ID, f vm.Folder) Mounted {
 	return Mounted{VolumeMount: vm.VolumeMount{VM: id, Path: f.Path, RW: f.RW, Since: f.Since}, Name: f.Name, Host: f.Host}
 }
 
+// planObjects checks whether a VM may have objects as files.
+func (e *Engine) planObjects(c *vm.Call, rec vm.VM, r FolderRequest) (f vm.Folder, err error) {
+	if err := c.Actor.OwnerOnly(string(rec.ID)); err != nil {
+		return f, err
+	}
+	bucket, prefix, err := vm.ParseObjects(r.Host)
+	switch {
+	case err != nil:
+		return f, err
+	case e.cfg.Objects == nil:
+		return f, vm.Errorf(vm.Unsupported, r.Host, "this server has no objects")
+	case r.RW:
+		return f, vm.Errorf(vm.Invalid, r.Host, "objects are mounted to be read, never written").WithCode("INVALID_REQUEST").
+			WithHint("mount them with :ro; write them with an S3 client at https://%s", vm.S3Host)
+	}
+	if err := checkMountPath(r.Path, r.Over); err != nil {
+		return f, err
+	}
+	return vm.Folder{Name: r.Name, Host: "s3://" + bucket + "/" + prefix, Path: r.Path, Over: r.Over, Since: e.now()}, nil
+}
+
+// letRead gives the VM of op the right to read the objects of a folder.
+func (e *Engine) letRead(ctx context.Context, op *operation, c *vm.Call, f vm.Folder) error {
+	if !vm.IsObjects(f.Host) {
+		return nil
+	}
+	bucket, prefix, err := vm.ParseObjects(f.Host)
+	if err != nil {
+		return err
+	}
+	undo, err := e.cfg.Objects.LetRead(ctx, c, op.slot.id, bucket, prefix)
+	if err != nil {
+		return err
+	}
+	return op.undo.add(ctx, "right to objects", undo)
+}
+
 // planFolder checks whether a VM may have a folder.
 func (e *Engine) planFolder(c *vm.Call, rec vm.VM, r FolderRequest) (f vm.Folder, err error) {
+	if vm.IsObjects(r.Host) {
+		return e.planObjects(c, rec, r)
+	}
 	if err := c.Actor.OwnerOnly(string(rec.ID)); err != nil {
 		return f, err
 	}
@@ -236,6 +279,9 @@ func (e *Engine) fillFolders(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) {
 
 // stillGiven repeats the checks that MountFolder made.
 func (e *Engine) stillGiven(f vm.Folder) error {
+	if vm.IsObjects(f.Host) { // each request of the VM is checked
+		return nil
+	}
 	if e.cfg.Folders == nil {
 		return vm.Errorf(vm.Unsupported, f.Host, "this server mounts no directories of its host")
 	}

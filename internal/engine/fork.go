@@ -255,6 +255,11 @@ func (e *Engine) startChild(ctx context.Context, g vm.Generation, b *childStart)
 	if err := e.enter(ctx, b.op); err != nil {
 		return err
 	}
+	if e.cfg.Objects != nil {
+		if err := e.cfg.Objects.Inherit(ctx, s.rec.Parent, s.id); err != nil {
+			return err
+		}
+	}
 	if err := e.step(ctx, "fork:dir"); err != nil {
 		return err
 	}

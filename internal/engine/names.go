@@ -44,6 +44,31 @@ func (e *Engine) VMOf(id vm.ID) (vm.VM, bool) {
 	return s.rec, true
 }
 
+// VMsWhere returns the VMs of all accounts that pass; pass must not call the engine.
+func (e *Engine) VMsWhere(pass func(*vm.VM) bool) (list []vm.VM) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if pass(&s.rec) {
+			list = append(list, s.rec)
+		}
+	}
+	return list
+}
+
+// Snapshotted returns the VMs of which snapshots are kept, also those that are gone.
+func (e *Engine) Snapshotted() map[vm.ID]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	of := map[vm.ID]bool{}
+	for _, g := range e.gens {
+		if g.info.Snapshot != "" && !g.info.Deleted && !g.info.Gone {
+			of[g.info.VM] = true
+		}
+	}
+	return of
+}
+
 // VMsNamed returns the VMs with a name, of all accounts.
 func (e *Engine) VMsNamed(name string) (list []vm.VM) {
 	e.mu.Lock()

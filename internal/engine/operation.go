@@ -65,7 +65,7 @@ func brief(verb vm.Op) bool { return verb == vm.OpVMRename || verb == vm.OpLabel
 
 // captures reports whether a verb holds a VM only while it is captured.
 func captures(verb vm.Op) bool {
-	return verb == vm.OpFork || verb == vm.OpSnapshot || verb == vm.OpCapture || verb == vm.OpTurn || verb == vm.OpDiff
+	return verb == vm.OpFork || verb == vm.OpSnapshot || verb == vm.OpCapture || verb == vm.OpTurn || verb == vm.OpDiff || verb == vm.OpBundle
 }
 
 // begin takes the VM for a verb. While another operation has it, begin waits or refuses;

@@ -109,6 +109,17 @@ type Folders interface {
 	Check(path string) (id vm.FolderID, sealed bool, why string, err error)
 }
 
+// ObjectGrants are the rights of VMs to objects of their account.
+type ObjectGrants interface {
+	// Inherit gives a new VM the rights of another.
+	Inherit(ctx context.Context, from, to vm.ID) error
+	// DropVM ends the rights of a VM that is gone.
+	DropVM(ctx context.Context, id vm.ID) error
+	// LetRead lets a VM read the keys of a bucket that begin with a prefix, if it may not
+	// already; undo ends that right again. Kind NotFound when the caller has no such bucket.
+	LetRead(ctx context.Context, c *vm.Call, id vm.ID, bucket, prefix string) (undo func(context.Context) error, err error)
+}
+
 // Pooled is a machine of the pool.
 type Pooled interface {
 	// Pause pauses the machine. Pausing it again succeeds and proves that it still

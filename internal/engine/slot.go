@@ -249,6 +249,11 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	if err := e.cfg.Access.DropGrantsOf(ctx, s.id); err != nil {
 		e.log.Warn("the permissions for a deleted VM could not be removed; the next start of the server removes them", "vm", s.id, "err", err)
 	}
+	if e.cfg.Objects != nil {
+		if err := e.cfg.Objects.DropVM(ctx, s.id); err != nil {
+			e.log.Warn("the grants of a deleted VM remain, without effect", "vm", s.id, "err", err)
+		}
+	}
 	return nil
 }
 

@@ -120,6 +120,9 @@ func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	for _, rec := range e.cfg.Vault.VolumeRecords() {
 		out[volItem(rec.ID)] = itemRecord{rec.Project + "/" + rec.Name, rec.Account}
 	}
+	for _, a := range e.cfg.Access.AllAccounts() {
+		out[storage.Item{Kind: storage.Objects, ID: string(a.ID)}] = itemRecord{"", a.ID}
+	}
 	if e.cfg.Repos != nil {
 		for _, rec := range e.cfg.Repos() {
 			out[storage.Item{Kind: storage.Repository, ID: rec.ID}] = itemRecord{rec.Name, rec.Account}

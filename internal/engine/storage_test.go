@@ -6,6 +6,7 @@ package engine_test
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,31 @@ func budgeted(t *testing.T, budget int64) (*vmtest.Site, *vmtest.House, *vm.Call
 	s.Clock, s.Settings.StorageBudget = clock, budget
 	e, c := open(t, s)
 	return s, e, c, clock
+}
+
+// TestEvictionSaysWhatIsLost: the audit record and the event of an eviction say what
+// existed only in the VM. The VM is not started for that.
+func TestEvictionSaysWhatIsLost(t *testing.T) {
+	s, e, c, clock := budgeted(t, 4*mib)
+	v := create(t, e, c, engine.CreateRequest{Name: "box", Persistence: stickyOf(1), Workdir: "/work"})
+	sh(t, e, c, "box", "echo mine > /work/only")
+	if _, err := e.Stop(t.Context(), c, "box"); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s.Dir.VM(v.ID), 8*mib)
+	clock.Advance(2 * time.Minute)
+	eventually(t, "the VM is evicted, and an event says so", func() bool { return eventsOf(s, "vm.evicted") == 1 })
+	want := map[string]any{"files": 1, "bytes": int64(5), "commits": 0, "moreCommits": false, "examples": []string{"/work/only"}}
+	for _, ev := range s.Events.All() {
+		if ev.Type == "vm.evicted" && !reflect.DeepEqual(ev.Data["onlyHere"], want) {
+			t.Errorf("the event says that %+v was only there, want %+v", ev.Data["onlyHere"], want)
+		}
+	}
+	eventually(t, "the audit record says the same", func() bool {
+		return slices.ContainsFunc(records(t, s), func(r vm.AuditRecord) bool {
+			return r.VM == v.ID && r.Op == vm.OpDelete && r.Subject == "evicted" && reflect.DeepEqual(r.Detail["onlyHere"], want)
+		})
+	})
 }
 
 // TestEvictionByPriority: of two sticky VMs under a small budget the one of priority 1 is

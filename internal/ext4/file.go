@@ -52,37 +52,58 @@ func (x *File) Runs() []Extent { return x.runs }
 
 // ReadAt reads the content.
 func (x *File) ReadAt(p []byte, off int64) (n int, err error) {
-	block := make([]byte, x.f.blockSize)
+	size := x.f.blockSize
+	var block []byte // for parts of blocks
 	for n < len(p) {
 		at := off + int64(n)
 		if at < 0 || at >= x.size {
 			return n, io.EOF
 		}
-		part := p[n:min(int64(len(p)), int64(n)+x.f.blockSize-at%x.f.blockSize)]
-		part = part[:min(int64(len(part)), x.size-at)]
-		if run, ok := x.run(uint64(at / x.f.blockSize)); ok {
-			if err := x.f.Block(run, block); err != nil {
-				return n, err
+		part := p[n:min(int64(len(p)), int64(n)+x.size-at)]
+		first, count, content := x.run(uint64(at / size))
+		if whole := int64(len(part)) / size; at%size == 0 && whole > 0 {
+			part = part[:min(uint64(whole), count)*uint64(size)]
+			if content {
+				err = x.f.run(first, part)
+			} else {
+				clear(part)
 			}
-			copy(part, block[at%x.f.blockSize:])
 		} else {
-			clear(part)
+			part = part[:min(int64(len(part)), size-at%size)]
+			if content {
+				if block == nil {
+					block = make([]byte, size)
+				}
+				err = x.f.Block(first, block)
+				copy(part, block[at%size:])
+			} else {
+				clear(part)
+			}
+		}
+		if err != nil {
+			return n, err
 		}
 		n += len(part)
 	}
 	return n, nil
 }
 
-// run is the block of the disk with a block of the file.
-func (x *File) run(logical uint64) (physical uint64, ok bool) {
+// run returns where the disk has a block of the file, and how many follow it there; or, if
+// content is false, how many blocks of a hole begin there.
+func (x *File) run(logical uint64) (physical, count uint64, content bool) {
 	i, found := slices.BinarySearchFunc(x.runs, logical, func(e Extent, l uint64) int { return cmp.Compare(e.Logical, l) })
 	if !found {
 		i--
 	}
-	if i < 0 || logical-x.runs[i].Logical >= x.runs[i].Length {
-		return 0, false
+	if i >= 0 {
+		if skip := logical - x.runs[i].Logical; skip < x.runs[i].Length {
+			return x.runs[i].Physical + skip, x.runs[i].Length - skip, true
+		}
 	}
-	return x.runs[i].Physical + logical - x.runs[i].Logical, true
+	if i+1 < len(x.runs) {
+		return 0, x.runs[i+1].Logical - logical, false
+	}
+	return 0, 1 << 40, false // to the end
 }
 
 // Target is what a symbolic link names.

@@ -247,6 +247,35 @@ func (f *FS) Block(n uint64, p []byte) error {
 	return nil
 }
 
+// run reads whole blocks from block n on, as many as p has room for, as Block does. Blocks
+// that the journal does not have are read at once.
+func (f *FS) run(n uint64, p []byte) error {
+	for len(p) > 0 {
+		count := uint64(0)
+		for most := uint64(int64(len(p)) / f.blockSize); count < most; count++ {
+			if _, logged := f.journal[n+count]; logged {
+				break
+			}
+		}
+		if count == 0 {
+			if err := f.Block(n, p); err != nil {
+				return err
+			}
+			n, p = n+1, p[f.blockSize:]
+			continue
+		}
+		if n >= f.blocks || count > f.blocks-n {
+			return damaged("it names block %d of %d", max(n, f.blocks), f.blocks)
+		}
+		size := int64(count) * f.blockSize
+		if _, err := f.r.ReadAt(p[:size], int64(n)*f.blockSize); err != nil {
+			return unread(err)
+		}
+		n, p = n+count, p[size:]
+	}
+	return nil
+}
+
 // readAt reads bytes of the file system as they are after the journal was replayed.
 func (f *FS) readAt(p []byte, off int64) (int, error) {
 	block := make([]byte, f.blockSize)

@@ -27,7 +27,11 @@ type server struct {
 	nodes   *table
 	handles handles
 	watch   *watch // nil = changes on the host are not watched
+	stream
+}
 
+// stream carries the messages between this process and the guest's kernel.
+type stream struct {
 	conn  net.Conn
 	turn  sync.Mutex // guards from
 	from  *bufio.Reader
@@ -77,7 +81,8 @@ func newServer(conn net.Conn, dir *os.File, o Options) (*server, error) {
 		return nil, err
 	}
 	root := &node{id: rootID, fd: fd, key: fileKey{st.Dev, st.Ino}, lookups: 1, told: st.Ctim}
-	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root), conn: conn, from: bufio.NewReaderSize(conn, 64<<10)}
+	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root)}
+	s.conn, s.from = conn, bufio.NewReaderSize(conn, 64<<10)
 	s.handles.nodes = s.nodes
 	if s.watch, err = newWatch(s); err != nil {
 		s.log.Warn("the guest is not notified of changes in a folder and polls instead", "err", err)
@@ -94,9 +99,9 @@ func (s *server) close() {
 }
 
 // receive reads the next message that wants an answer. The workers take turns: the
-// one that has read a message answers it while another reads. It returns nil when
-// the connection has ended.
-func (s *server) receive() ([]byte, error) {
+// one that has read a message answers it while another reads. forget gets the messages
+// that end lookups. It returns nil when the connection has ended.
+func (s *stream) receive(forget func(message)) ([]byte, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	for {
@@ -118,7 +123,7 @@ func (s *server) receive() ([]byte, error) {
 		}
 		switch m.op {
 		case opForget, opBatchForget: // in order; no request waits for it
-			s.forget(m)
+			forget(m)
 			recycle(b)
 		case opInterrupt, opDestroy: // an interrupted request is answered soon anyway
 			recycle(b)
@@ -129,11 +134,15 @@ func (s *server) receive() ([]byte, error) {
 }
 
 func (s *server) forget(m message) {
-	drop := func(id, count uint64) {
+	m.forgets(func(id, count uint64) {
 		if wd, dir := s.nodes.forget(id, count); wd != 0 && s.watch != nil {
 			s.watch.remove(wd, dir)
 		}
-	}
+	})
+}
+
+// forgets calls drop for each node whose lookups the message ends.
+func (m *message) forgets(drop func(id, count uint64)) {
 	if m.op == opForget {
 		drop(m.node, m.body.u64())
 		return
@@ -155,7 +164,7 @@ func (s *server) worker() error {
 		}
 	}
 	for {
-		b, err := s.receive()
+		b, err := s.receive(s.forget)
 		if b == nil || err != nil {
 			return err
 		}
@@ -195,7 +204,7 @@ func (o owner) become() error {
 }
 
 // send writes messages whole. A failed write ends the connection.
-func (s *server) send(b []byte) {
+func (s *stream) send(b []byte) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	if _, err := s.conn.Write(b); err != nil {
@@ -301,7 +310,10 @@ func (s *server) do(m *message) ([]byte, error) {
 }
 
 // init negotiates the protocol with the guest's kernel.
-func (s *server) init(m *message) ([]byte, error) {
+func (s *server) init(m *message) ([]byte, error) { return m.init() }
+
+// init is the answer to a negotiation.
+func (m *message) init() ([]byte, error) {
 	major, minor, ahead, flags := m.body.u32(), m.body.u32(), m.body.u32(), m.body.u32()
 	if major != protoMajor || minor < minMinor || m.body.short {
 		return nil, unix.EPROTO
@@ -322,7 +334,7 @@ func (s *server) relieve() {
 	}
 }
 
-func (s *server) invalidateEntry(dir uint64, name string) {
+func (s *stream) invalidateEntry(dir uint64, name string) {
 	b := put64(nil, dir)
 	b = put32(b, uint32(len(name)), 0)
 	s.send(notice(invalEntry, append(append(b, name...), 0)))

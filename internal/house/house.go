@@ -14,16 +14,20 @@ import (
 
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/answers"
+	"github.com/warren-vm/warren/internal/backup"
 	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/handoff"
 	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/job"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/meter"
 	"github.com/warren-vm/warren/internal/names"
+	"github.com/warren-vm/warren/internal/objects"
 	"github.com/warren-vm/warren/internal/outside"
 	"github.com/warren-vm/warren/internal/repo"
+	"github.com/warren-vm/warren/internal/ship"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
@@ -41,6 +45,13 @@ type Config struct {
 	LeaveUnclaimed bool
 
 	Reader changes.DiskReader // of frozen disks; nil = none
+	// Records reads all records for a backup; nil = this server makes none.
+	Records backup.Records
+	Version string // of Warren
+
+	Scanner objects.Scanner // of uploads; nil = every upload is clean
+	S3URL   string          // at which S3 clients reach the objects; "" = they do not
+	Remote  objects.Remote  // another S3 for the bytes of objects; nil = the data directory
 
 	Resolver       names.Resolver // for TXT records; nil = the system's
 	PreviewDomains []string       // default: only warren.localhost
@@ -61,8 +72,12 @@ type House struct {
 	Job      *job.Job
 	Answers  *answers.Answers
 	Repo     *repo.Repo
+	Objects  *objects.Objects
 	Changes  *changes.Changes
 	Memories *changes.Memories
+	Ship     *ship.Ship
+	Backup   *backup.Backup
+	Handoff  *handoff.Handoff
 
 	opened []func(context.Context) error // closes what was opened, in the order of the opening
 }
@@ -102,12 +117,22 @@ func build(ctx context.Context, c *Config) *House {
 	}
 	c.Config.Repos = func() []vm.Repository { return h.Repo.All() }
 	c.Config.BeforeSuspend = func(ctx context.Context, id vm.ID) { h.Memories.Flush(ctx, id) }
+	c.Config.Losses = func(ctx context.Context, v vm.VM, layers []string) (vm.OnlyHere, error) {
+		return h.Changes.Losses(ctx, v, layers)
+	}
+	c.Config.Objects = objectGrants{h}
 	h.Engine = engine.New(c.Config)
-	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now})
 	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
 	h.Repo = repo.New(h.Ledger, repo.Config{Dir: c.Dir, Access: h.Access, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log, DiskLeft: h.Engine.DiskLeft, Net: outside.New(c.ReachPrivate)})
+	h.Objects = objects.New(h.Ledger, objects.Config{
+		Dir: c.Dir, Access: h.Access, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log, DiskLeft: h.Engine.DiskLeft, VMAccount: h.accountOf, Scanner: c.Scanner, Remote: c.Remote, Endpoint: c.S3URL,
+	})
 	h.Changes = changes.New(changes.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Repo: h.Repo, Scratch: c.Dir.RepoIncoming(), Reader: c.Reader, Clock: c.Clock, Log: c.Log})
 	h.Memories = changes.NewMemories(ctx, h.Ledger, changes.MemoryConfig{Engine: h.Engine, Repo: h.Repo, Journal: h.Journal, Changes: h.Changes, Now: c.Clock.Now, Log: c.Log})
+	h.Ship = ship.New(ship.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Objects: h.Objects, Reader: c.Reader, Log: c.Log})
+	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now, Ship: h.Ship, Object: h.object})
+	h.Handoff = handoff.New(handoff.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Engine: h.Engine, Repo: h.Repo, Objects: h.Objects, Published: h.publishedRefs, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
+	h.Backup = backup.New(backup.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Records: c.Records, Engine: h.Engine, Repos: h.Repo, Objects: h.Objects, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }
@@ -129,11 +154,13 @@ func (h *House) open(ctx context.Context, c Config) error {
 		return err
 	}
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
-	h.Changes.Open(h.Inside)
+	h.Changes.Open(h.Inside, h.Memories)
+	h.Changes.OpenObjects(h.published)
+	h.Ship.Open(h.Inside)
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount,
-		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Memories.Forget, h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
+		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
 	})
 	if err == nil {
 		err = h.Answers.Open()
@@ -141,6 +168,10 @@ func (h *House) open(ctx context.Context, c Config) error {
 	if err == nil {
 		h.opened = append(h.opened, h.Repo.Close)
 		err = h.Repo.Open(ctx)
+	}
+	if err == nil {
+		h.opened = append(h.opened, h.Objects.Close)
+		err = h.Objects.Open(ctx)
 	}
 	if err == nil {
 		h.opened = append(h.opened, h.Memories.Close)
@@ -152,12 +183,36 @@ func (h *House) open(ctx context.Context, c Config) error {
 	return h.Names.Open(ctx, h.Engine, h.Access)
 }
 
+// objectGrants are the rights of VMs in the room of objects, which opens after the engine.
+type objectGrants struct{ h *House }
+
+func (g objectGrants) Inherit(ctx context.Context, from, to vm.ID) error {
+	return g.h.Objects.Inherit(ctx, from, to)
+}
+
+func (g objectGrants) LetRead(ctx context.Context, c *vm.Call, id vm.ID, bucket, prefix string) (func(context.Context) error, error) {
+	return g.h.Objects.LetRead(ctx, c, id, bucket, prefix)
+}
+
+func (g objectGrants) DropVM(ctx context.Context, id vm.ID) error {
+	return g.h.Objects.DropVM(ctx, id)
+}
+
+// accountOf returns the account of a VM.
+func (h *House) accountOf(id vm.ID) (vm.AccountID, bool) {
+	v, ok := h.Engine.VMOf(id)
+	return v.Account, ok
+}
+
 // emptyAccount deletes everything in an account. Without force it fails with kind Busy
-// if the account has repositories or what the engine names. Forget removes the
-// repositories.
+// if the account has repositories, buckets or what the engine names. Forget removes the
+// repositories and buckets.
 func (h *House) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, force bool) error {
 	if n := h.Repo.Owned(a.ID); n > 0 && !force {
 		return vm.Errorf(vm.Busy, a.Name, "the account has %d repositories", n).WithHint("remove them first, or use --force")
+	}
+	if n := h.Objects.Owned(a.ID); n > 0 && !force {
+		return vm.Errorf(vm.Busy, a.Name, "the account has %d buckets", n).WithHint("remove them first, or use --force")
 	}
 	return h.Engine.EmptyAccount(ctx, c, a, force)
 }

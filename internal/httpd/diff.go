@@ -15,6 +15,7 @@ func (s *server) diffRoutes() []route {
 		{"GET", "/v1/vms/{vm}/diff", granted, s.diff, "What differs between two states of VMs: a generation, a snapshot, a turn, image, parent, vm:NAME or now. An identity needs a permission for root.", nil, vm.Diff{}, false, query},
 		{"POST", "/v1/vms/{vm}/diff", granted, s.diff, "Like GET, with the question in the body.", vm.DiffRequest{}, vm.Diff{}, false, ""},
 		{"GET", "/v1/vms/{vm}/diff/patch", granted, s.patch, "The difference as a patch that `git apply` takes, with what it leaves out as comments.", nil, nil, true, "from to path"},
+		{"GET", "/v1/vms/{vm}/truth", granted, s.truth, "Where the authoritative copy of each tree of a VM is (the machine, a repository, a volume), what differs between the copies, and what exists nowhere else. An identity needs a permission for root.", nil, vm.Truth{}, false, ""},
 	}
 }
 
@@ -63,4 +64,12 @@ func (s *server) patch(q *request) error {
 	q.header("text/x-patch; charset=utf-8")
 	_ = d.WritePatch(q.w) // an error means that the caller is gone
 	return nil
+}
+
+func (s *server) truth(q *request) error {
+	t, err := s.Changes.Truth(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(t)
 }

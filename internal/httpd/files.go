@@ -219,15 +219,14 @@ func (s *server) getRaw(q *request) error {
 	h.Set("Trailer", api.HeaderDigest)
 	q.header("application/octet-stream")
 	q.w.WriteHeader(http.StatusOK)
-	sum := sha256.New()
-	n, err := io.CopyBuffer(onlyWriter{io.MultiWriter(q.w, sum)}, onlyReader{io.LimitReader(content, size)}, make([]byte, copyBytes))
+	n, err := io.CopyBuffer(onlyWriter{q.w}, onlyReader{io.LimitReader(content, size)}, make([]byte, copyBytes))
 	if err != nil || n != size {
 		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "only %d of %d bytes arrived", n, size), err)
 	}
 	if _, err := io.ReadFull(content, make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "the file continues after %d bytes", size), err)
 	}
-	h.Set(api.HeaderDigest, hex.EncodeToString(sum.Sum(nil)))
+	h.Set(api.HeaderDigest, r.SHA256())
 	return nil
 }
 

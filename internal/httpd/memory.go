@@ -10,7 +10,7 @@ import (
 
 func (s *server) memoryRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/{vm}/memory", key, s.memory, "The agent's memory of the VM: repository, branch, newest commit, what is left out. The id of a deleted VM is accepted.", nil, vm.Memory{}, false, ""},
+		{"GET", "/v1/vms/{vm}/memory", key, s.memory, "The agent's memory of the VM: repository, branch, newest commit, what is left out.", nil, vm.Memory{}, false, ""},
 		{"POST", "/v1/vms/{vm}/memory", key, s.enableMemory, "Give the VM a memory: fill /memory from a repository, and commit it at quiet moments from now on. Starts the VM.", api.EnableMemory{}, vm.Memory{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/memory", key, s.disableMemory, "End the commits of the memory; repository and files stay.", nil, vm.Memory{}, false, ""},
 		{"POST", "/v1/vms/{vm}/memory/commit", key, s.commitMemory, "Commit the memory now; does not wake the VM.", api.CommitMemory{}, vm.Memory{}, false, ""},

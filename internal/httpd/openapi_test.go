@@ -128,6 +128,8 @@ func TestOpenAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.do("POST", "/v1/objects/buckets", `{"name":"reports"}`).answers(t, 200)
+	b.do("PUT", "/v1/objects/buckets/reports/raw/june.txt", "June").answers(t, 200)
 	ofRepo := b.repoPaths(hosted.ID)
 	agent := b.identity("agent")
 	agent.must("POST", "/tokens", `{"ttlSeconds":60}`)
@@ -166,7 +168,7 @@ func TestOpenAPI(t *testing.T) {
 			continue
 		}
 		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job", "{volume}", "work",
-			"{identity}", agent.id, "{repo}", hosted.ID, "{port}", "3000", "{domain}", "app.warren.localhost", "{account}", "admin").Replace(r.pattern)
+			"{identity}", agent.id, "{repo}", hosted.ID, "{port}", "3000", "{domain}", "app.warren.localhost", "{account}", "admin", "{bucket}", "reports", "{key...}", "june.txt").Replace(r.pattern)
 		if strings.Contains(r.query, "format") {
 			path += "?format=json"
 		}

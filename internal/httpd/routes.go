@@ -67,6 +67,10 @@ func (s *server) routes() []route {
 	rows = append(rows, s.storageRoutes()...)
 	rows = append(rows, s.commitRoutes()...)
 	rows = append(rows, s.memoryRoutes()...)
+	rows = append(rows, s.backupRoutes()...)
+	rows = append(rows, s.objectRoutes()...)
+	rows = append(rows, s.shipRoutes()...)
+	rows = append(rows, s.bundleRoutes()...)
 	rows = append(rows, s.repoTable()...)
 	rows = append(rows, s.gitRoutes()...) // last: its first segment is a repository
 	return rows

@@ -5,6 +5,7 @@ package inside
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 
@@ -28,26 +29,35 @@ func (in *Inside) ReadDir(ctx context.Context, c *vm.Call, ref, user, path strin
 
 // OpenFile returns a file and its content. The content ends with io.ErrUnexpectedEOF if
 // the guest sent less than announced. The caller closes it.
-func (in *Inside) OpenFile(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, io.ReadCloser, error) {
+func (in *Inside) OpenFile(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, *Download, error) {
 	var info vm.FileInfo
-	r, err := in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
+	d, err := in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
 		var r io.ReadCloser
 		var err error
 		info, r, err = v.guest.Open(ctx, user, v.path(path))
 		return r, err
 	})
-	return info, r, err
+	if err != nil {
+		return info, nil, err
+	}
+	d.whole = sha256.New()
+	return info, d, nil
 }
 
 // TarDown returns a tree as a tar stream. The caller closes it.
 func (in *Inside) TarDown(ctx context.Context, c *vm.Call, ref, user, path string) (io.ReadCloser, error) {
-	return in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
+	d, err := in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
 		return v.guest.TarDown(ctx, user, v.path(path))
 	})
+	if err != nil {
+		return nil, err
+	}
+	d.whole, d.tree = sha256.New(), newTreeSum()
+	return d, nil
 }
 
 // download starts an audited stream out of a guest.
-func (in *Inside) download(ctx context.Context, c *vm.Call, ref, path, user string, f func(ctx context.Context, v *visit) (io.ReadCloser, error)) (io.ReadCloser, error) {
+func (in *Inside) download(ctx context.Context, c *vm.Call, ref, path, user string, f func(ctx context.Context, v *visit) (io.ReadCloser, error)) (*Download, error) {
 	entry := fileEntry(vm.OpRead, path, user)
 	if c.To != "" {
 		entry.Detail = map[string]any{"to": clip(c.To)}
@@ -63,7 +73,7 @@ func (in *Inside) download(ctx context.Context, c *vm.Call, ref, path, user stri
 	if err != nil {
 		return nil, err
 	}
-	return newReader(v, r), nil
+	return &Download{reader: newReader(v, r)}, nil
 }
 
 func fileEntry(op vm.Op, path, user string) vm.AuditEntry {
@@ -94,12 +104,22 @@ func (in *Inside) TarUp(ctx context.Context, c *vm.Call, ref, user, path string,
 
 // upload runs an audited stream into a guest.
 func (in *Inside) upload(ctx context.Context, c *vm.Call, ref, path, user string, r io.Reader, f func(ctx context.Context, v *visit, r io.Reader) error) error {
-	v, err := in.visit(ctx, c, ref, vm.OpWrite, user)
+	return in.intake(ctx, c, ref, user, fileEntry(vm.OpWrite, path, user), r, f)
+}
+
+// Receive runs an audited stream into a guest, as root, for a verb of another room, which
+// f carries out. The entry has the verb.
+func (in *Inside) Receive(ctx context.Context, c *vm.Call, ref string, entry vm.AuditEntry, r io.Reader, f func(ctx context.Context, g engine.Guest, r io.Reader) error) error {
+	return in.intake(ctx, c, ref, "", entry, r, func(ctx context.Context, v *visit, r io.Reader) error { return f(ctx, v.guest, r) })
+}
+
+func (in *Inside) intake(ctx context.Context, c *vm.Call, ref, user string, entry vm.AuditEntry, r io.Reader, f func(ctx context.Context, v *visit, r io.Reader) error) error {
+	v, err := in.visit(ctx, c, ref, entry.Op, user)
 	if err != nil {
 		return err
 	}
 	sent := &counted{r: r}
-	if err = v.Begin(ctx, fileEntry(vm.OpWrite, path, user)); err == nil {
+	if err = v.Begin(ctx, entry); err == nil {
 		sent.moved = v.guard()
 		err = f(v.ctx, v, sent)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync/atomic"
 
 	"github.com/warren-vm/warren/vm"
@@ -82,13 +83,18 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *reader) Close() error {
+func (r *reader) Close() error { return r.endWith(nil) }
+
+// endWith ends the visit, with more detail for its audit record.
+func (r *reader) endWith(detail map[string]any) error {
 	err := r.r.Close()
 	outcome := r.err
 	if outcome == nil && !r.eof {
 		outcome = &vm.Error{Kind: vm.Cancelled, Op: vm.OpRead, Subject: string(r.v.rec.ID), Msg: "closed before the end"}
 	}
-	r.v.End(outcome, map[string]any{"bytes": r.n})
+	all := map[string]any{"bytes": r.n}
+	maps.Copy(all, detail)
+	r.v.End(outcome, all)
 	return err
 }
 

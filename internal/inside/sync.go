@@ -5,6 +5,7 @@ package inside
 
 import (
 	"context"
+	"crypto/sha256"
 	"io"
 
 	"github.com/warren-vm/warren/vm"
@@ -13,16 +14,25 @@ import (
 // ListTree returns the entries of a tree with digests, as lines of JSON that the
 // guest wrote. The caller closes it.
 func (in *Inside) ListTree(ctx context.Context, c *vm.Call, ref, user, path string, o vm.TreeOptions) (io.ReadCloser, error) {
-	return in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
+	d, err := in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
 		return v.guest.ListTree(ctx, user, v.path(path), o)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // PickFiles returns the contents of many files below path. The caller closes it.
 func (in *Inside) PickFiles(ctx context.Context, c *vm.Call, ref, user, path string, p vm.TreePick) (io.ReadCloser, error) {
-	return in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
+	d, err := in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
 		return v.guest.PickFiles(ctx, user, v.path(path), p)
 	})
+	if err != nil {
+		return nil, err
+	}
+	d.whole = sha256.New()
+	return d, nil
 }
 
 // PlaceFiles makes many changes below path, each only if the path is as the change

@@ -5,6 +5,7 @@ package job
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/warren-vm/warren/vm"
@@ -31,7 +32,10 @@ func bound(job vm.Job) vm.Job {
 }
 
 func shorten(job vm.Job, n int) vm.Job {
-	left, omitted := &job.Remains, map[string]int{}
+	left, omitted := &job.Remains, maps.Clone(job.Remains.Omitted)
+	if omitted == nil {
+		omitted = map[string]int{}
+	}
 	left.Folders = firstOf(left.Folders, n, omitted, "folders")
 	for i := range left.Folders {
 		left.Folders[i].Host, left.Folders[i].Path = vm.Clip(left.Folders[i].Host, maxText), vm.Clip(left.Folders[i].Path, maxText)
@@ -47,8 +51,13 @@ func shorten(job vm.Job, n int) vm.Job {
 	for i := range left.Copies {
 		left.Copies[i].Path, left.Copies[i].To = vm.Clip(left.Copies[i].Path, maxText), vm.Clip(left.Copies[i].To, maxText)
 	}
+	left.Artifacts = firstOf(left.Artifacts, n, omitted, "artifacts")
+	for i := range left.Artifacts {
+		left.Artifacts[i].Key, left.Artifacts[i].Path = vm.Clip(left.Artifacts[i].Key, maxText), vm.Clip(left.Artifacts[i].Path, maxText)
+	}
 	left.Receipts = firstOf(left.Receipts, n*maxNames, omitted, "receipts")
 	job.KeptSnapshots = firstOf(job.KeptSnapshots, n*maxNames, omitted, "keptSnapshots")
+	job.Shipped = firstOf(job.Shipped, n, omitted, "shipped")
 	job.Steps = slices.Clone(job.Steps)
 	for i := range job.Steps {
 		job.Steps[i].Why = vm.Clip(job.Steps[i].Why, maxWhy)

@@ -24,6 +24,7 @@ type DoneRequest struct {
 	RevokeTokens  bool            // of the identities that were granted the VM
 	Rotated       bool            // the credentials that generated code could reach are no longer valid
 	LogsReviewed  bool
+	Ship          *vm.ObjectRef // where to store logs and record: a bucket and a prefix; nil = nowhere
 }
 
 // Done ends the job of a VM: it carries out the decided steps, says which ones are
@@ -44,7 +45,10 @@ func (j *Job) Done(ctx context.Context, c *vm.Call, ref string, r DoneRequest) (
 	if err != nil {
 		return job, err
 	}
-	defer func() { rcpt.End(err, map[string]any{"complete": job.Complete}) }()
+	defer func() { rcpt.End(err, map[string]any{"complete": job.Complete, "shipped": len(job.Shipped)}) }()
+	if err := j.shipLogs(ctx, c, &job, r.Ship); err != nil { // before the VM is gone
+		return job, err
+	}
 	revoked, err := j.finish(ctx, c, job, running, r)
 	if err != nil {
 		return job, err
@@ -54,6 +58,9 @@ func (j *Job) Done(ctx context.Context, c *vm.Call, ref string, r DoneRequest) (
 	}
 	job.Label, job.Ended, job.Retention = cmp.Or(r.Label, job.Label), j.cfg.Now().UTC(), cmp.Or(r.Retention, job.Retention)
 	judge(&job, r, revoked, len(j.cfg.Access.TokensFor(job.VM)))
+	if err := j.shipRecord(ctx, c, &job, r.Ship); err != nil {
+		return job, err
+	}
 	return j.save(ctx, job)
 }
 
@@ -78,7 +85,7 @@ func (j *Job) find(c *vm.Call, ref string) (job vm.Job, running bool, err error)
 	}
 	job.VM, job.Account, job.Name, job.Started = rec.ID, rec.Account, rec.Name, rec.CreatedAt
 	if rec.StartedAt.After(job.Ended) { // the VM was used again: earlier checks are out of date
-		job.Steps, job.Retention, job.KeptSnapshots = nil, "", nil
+		job.Steps, job.Retention, job.KeptSnapshots, job.Shipped = nil, "", nil, nil
 	}
 	return job, rec.State == vm.Running, nil
 }
@@ -93,6 +100,14 @@ func (j *Job) check(ctx context.Context, c *vm.Call, job vm.Job, r DoneRequest) 
 	}
 	if len(r.Label) > vm.MaxReason {
 		return vm.Errorf(vm.Invalid, "label", "it is longer than %d bytes", vm.MaxReason).WithCode("INVALID_REQUEST")
+	}
+	if r.Ship != nil {
+		if j.cfg.Ship == nil {
+			return vm.Errorf(vm.Unsupported, "", "this server has no object storage").WithHint("omit --ship")
+		}
+		if err := j.cfg.Ship.MayStore(c, job, *r.Ship); err != nil {
+			return err
+		}
 	}
 	for _, id := range r.DropSnapshots {
 		g, err := j.cfg.Engine.FindSnapshot(ctx, c, string(id))

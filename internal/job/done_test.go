@@ -16,6 +16,7 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/job"
 	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/internal/objects"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -83,8 +84,8 @@ func TestDone(t *testing.T) {
 	if j.Remains.MemoryBytes == 0 {
 		t.Error("no memory remains of a suspended VM")
 	}
-	if l := j.Remains.Copies; len(l) != 1 || l[0].Path != "/work/result" {
-		t.Errorf("the copies %+v remain, want that of /work/result", l)
+	if l := j.Remains.Copies; len(l) != 1 || l[0].Path != "/work/result" || l[0].SHA256 != "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4" {
+		t.Errorf("the copies %+v remain, want that of /work/result with the digest of hi", l)
 	}
 	j = done(t, e, c, "box", job.DoneRequest{KeepSnapshots: true, Rotated: true})
 	if !j.Complete || j.Label != "TICKET-7" || j.Retention != vm.RetainSuspend {
@@ -284,5 +285,65 @@ func TestLargeJob(t *testing.T) {
 	}
 	if j.Ended.After(time.Now()) {
 		t.Errorf("the job ended at %v, which is to come", j.Ended)
+	}
+}
+
+// TestDoneShips: done stores the console's log, the logs of commands, the record and the
+// audit records before the VM goes, and lists them with their digests.
+//
+// 001-21
+func TestDoneShips(t *testing.T) {
+	_, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	to := &vm.ObjectRef{Bucket: "archive", Key: "jobs"}
+	if _, err := e.Done(t.Context(), c, "box", job.DoneRequest{Ship: to, Retention: vm.RetainNothing}); vm.KindOf(err) != vm.NotFound {
+		t.Fatalf("done into no bucket ends with %v, want kind %s", err, vm.NotFound)
+	}
+	if stateOf(t, e, c, "box") != vm.Running {
+		t.Fatal("done into no bucket has ended the VM")
+	}
+	if _, err := e.Rooms.Objects.CreateBucket(t.Context(), c, "archive"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := e.StartProcess(t.Context(), c, "box", vm.ExecSpec{Command: "echo step one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.WaitProcess(t.Context(), c, "box", p.ID); err != nil {
+		t.Fatal(err)
+	}
+	j := done(t, e, c, "box", job.DoneRequest{Ship: to, Retention: vm.RetainNothing, Rotated: true, LogsReviewed: true, RevokeTokens: true})
+	if !strings.Contains(steps(j), "logs=done shipped=done") || !j.Complete {
+		t.Errorf("the steps are %s, want logs and record stored", steps(j))
+	}
+	texts := map[string]string{}
+	for _, s := range j.Shipped {
+		content, err := e.Rooms.Objects.Get(t.Context(), c, objects.Which{Bucket: s.Bucket, Key: s.Key, Version: s.Version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if content.SHA256 != s.SHA256 || content.Size != s.Size || s.Key != "jobs/box-"+string(v.ID)+"/"+s.What {
+			t.Errorf("%+v is stored as %+v", s, content.Object)
+		}
+		r, err := content.Range(t.Context(), 0, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Close()
+		texts[s.What] = string(data)
+	}
+	if len(j.Shipped) != 4 || texts["logs/"+p.ID+".log"] != "step one\n" || !strings.Contains(texts["receipts.jsonl"], `"delete"`) {
+		t.Errorf("stored are %+v: %q, want console, the command's log, record and audit records up to the deletion", j.Shipped, texts)
+	}
+	var record vm.Job
+	if err := json.Unmarshal([]byte(texts["record.json"]), &record); err != nil || record.Retention != vm.RetainNothing || len(record.Steps) == 0 {
+		t.Errorf("the stored record is %+v (%v), want what was decided", record, err)
+	}
+	if again := done(t, e, c, string(v.ID), job.DoneRequest{}); !strings.Contains(steps(again), "shipped=done") || len(again.Shipped) != 4 {
+		t.Errorf("a later request has the steps %s, want the stored objects still named", steps(again))
 	}
 }

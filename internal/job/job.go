@@ -24,7 +24,7 @@ import (
 // jobsKept is the number of records that are kept for one account, the newest.
 const jobsKept = 200
 
-// Config is what the room works with. Every field is required.
+// Config is what the room works with. Every field is required, but Ship and Object.
 type Config struct {
 	Engine  *engine.Engine
 	Access  *access.Access
@@ -32,6 +32,10 @@ type Config struct {
 	Meter   *meter.Meter
 	Journal *journal.Journal
 	Now     func() time.Time
+	Ship    Shipper // nil = nothing can be stored as objects
+	// Object finds a stored version that the caller may read, without its bytes; nil = this
+	// server has no object storage. Kinds NotFound, Denied.
+	Object func(ctx context.Context, c *vm.Call, ref vm.ObjectRef) (vm.Object, error)
 }
 
 // Job is the room. All methods may be called at once from many goroutines.

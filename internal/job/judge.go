@@ -47,12 +47,17 @@ func judge(job *vm.Job, r DoneRequest, revoked, tokens int) {
 	seen(vm.StepCredentials, r.Rotated, fmt.Sprintf("they were rotated; %d tokens were revoked here", revoked),
 		fmt.Sprintf("keys, tokens and passwords that code in the VM could reach may be known to it; Warren knows of %d tokens of identities that reach it", tokens))
 	step(vm.StepReceipts, vm.StepDone, "%d audit records are in the record of the job", len(left.Receipts))
-	if left.State == "" {
+	if left.State == "" && len(job.Shipped) == 0 {
 		step(vm.StepLogs, vm.StepNone, "they went with the VM")
 	} else {
 		seen(vm.StepLogs, r.LogsReviewed, "they were read", "nobody has said that they were read; they may hold secrets that the guest printed")
 	}
-	step(vm.StepRemains, vm.StepDone, "%d snapshots, %d VMs made of it, %d files copied out", len(left.Snapshots), len(left.Forks), len(left.Copies))
+	if r.Ship != nil {
+		step(vm.StepShipped, vm.StepDone, "the record, the audit records and the logs (%d) are below %s", len(job.Shipped), r.Ship)
+	} else if s, ok := was[vm.StepShipped]; ok {
+		step(s.Step, s.State, "%s", s.Why)
+	}
+	step(vm.StepRemains, vm.StepDone, "%d snapshots, %d VMs made of it, %d copies taken out, %d stored artifacts", len(left.Snapshots), len(left.Forks), len(left.Copies), len(left.Artifacts))
 }
 
 // judgeVolumes closes the step of volumes when every volume that the VM worked in is

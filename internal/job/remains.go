@@ -43,19 +43,32 @@ func (j *Job) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Remai
 		if i < maxReceipts {
 			out.Receipts = append(out.Receipts, r.ID)
 		}
-		if r.Op == vm.OpRead && r.Outcome == "ok" {
-			to, _ := r.Detail["to"].(string)
-			out.Copies = append(out.Copies, vm.Copy{Time: r.Time, Path: r.Subject, To: to, Receipt: r.ID})
+		if copy := copied(r); copy != nil {
+			out.Copies = append(out.Copies, *copy)
 		}
 		if id, _ := r.Detail["volume"].(string); r.Op == vm.OpMount && r.Outcome == "ok" {
 			worked = append(worked, vm.VolumeID(id))
 		}
+	}
+	more := 0
+	if out.Artifacts, more, err = j.artifacts(ctx, c, records); err != nil {
+		return out, err
+	}
+	if more > 0 {
+		out.Omitted = map[string]int{"artifacts": more}
 	}
 	out.Volumes = j.cfg.Vault.RemainingVolumes(c.Actor.Account, id, worked)
 	if missing != nil && !known && len(records) == 0 { // there never was such a VM
 		return out, missing
 	}
 	return out, nil
+}
+
+// digestOf is the digest of the file or tree that a record is about.
+func digestOf(r vm.AuditRecord) string {
+	one, _ := r.Detail["sha256"].(string)
+	all, _ := r.Detail["treeSha256"].(string)
+	return cmp.Or(one, all)
 }
 
 // recordsOf reads all audit records of a VM, the newest first.

@@ -155,6 +155,25 @@ func (d Dir) Repo(id string) string { return d.join("repos", id) }
 // repository. A start empties it.
 func (d Dir) RepoIncoming() string { return d.join("repos", ".incoming") }
 
+// Objects is the directory of object storage.
+func (d Dir) Objects() string { return d.join("objects") }
+
+// ObjectIndex is the database of object versions, a bbolt file.
+func (d Dir) ObjectIndex() string { return d.join("objects", "index.db") }
+
+// ObjectIncoming is the directory of bodies that are being written, or that were written
+// and have not been moved to their account's directory yet.
+func (d Dir) ObjectIncoming() string { return d.join("objects", ".incoming") }
+
+// ObjectBodies is the directory of the bodies of an account's objects. Small bodies are
+// in the index.
+func (d Dir) ObjectBodies(account vm.AccountID) string { return d.join("objects", string(account)) }
+
+// ObjectBody is the file of one body.
+func (d Dir) ObjectBody(account vm.AccountID, id string) string {
+	return d.join("objects", string(account), id[:min(2, len(id))], id)
+}
+
 // Unrecorded is where VMs, generations, volumes and repositories without a record are moved. It
 // has directories named like those here, so that relative names between the files
 // stay valid.
@@ -163,6 +182,13 @@ func (d Dir) Unrecorded() string { return d.join("unrecorded") }
 // HostKey is the host's key, which wraps the keys of what is encrypted, mode
 // 0600.
 func (d Dir) HostKey() string { return d.join("host.key") }
+
+// BundleKey signs bundles and backups. It is wrapped by the host's key, mode 0600.
+func (d Dir) BundleKey() string { return d.join("bundle.key") }
+
+// Restoring is where a restore of a backup puts the files together, in a directory that is
+// no data directory yet.
+func (d Dir) Restoring() string { return d.join("restoring") }
 
 // PreviewCA is the certificate of the CA that signs previews' names.
 func (d Dir) PreviewCA() string { return d.join("preview-ca.pem") }

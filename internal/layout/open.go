@@ -33,6 +33,9 @@ func Open(path string) (Dir, error) {
 	d := Dir(abs)
 	switch err := d.checkFormat(); {
 	case err == nil:
+		if err := os.RemoveAll(d.Restoring()); err != nil { // a crash left it after the restore
+			return "", ioError(d.Restoring(), err)
+		}
 	case errors.Is(err, fs.ErrNotExist):
 		if err := d.create(); err != nil {
 			return "", err
@@ -76,8 +79,12 @@ func (d Dir) create() error {
 	if err != nil {
 		return ioError(string(d), err)
 	}
+	if _, err := os.Lstat(d.Restoring()); err == nil {
+		return vm.Errorf(vm.Invalid, string(d), "the restore of a backup into this directory did not end").
+			WithHint("run it again: `warren backup restore FILE`")
+	}
 	for _, e := range entries {
-		if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), tempPrefix) {
+		if e.Name() != "lost+found" && e.Name() != filepath.Base(d.Lock()) && !strings.HasPrefix(e.Name(), tempPrefix) {
 			return vm.Errorf(vm.Invalid, string(d), "not a data directory: it holds %s and no file named format", strconv.Quote(e.Name())).
 				WithHint("name an empty or absent directory with --data or WARREN_DATA")
 		}
@@ -153,6 +160,10 @@ func (r RunDir) Etcd() string { return filepath.Join(string(r), "etcd") }
 // Inside is the socket of the server to which monitors forward what programs inside
 // their VMs ask for, mode 0600.
 func (r RunDir) Inside() string { return filepath.Join(string(r), "inside.sock") }
+
+// S3 is the socket of object storage to which the server forwards what programs inside VMs
+// ask for, mode 0600.
+func (r RunDir) S3() string { return filepath.Join(string(r), "s3.sock") }
 
 // InsideCert is the certificate that monitors show to these programs, the CA's, and the
 // key of the first, mode 0600. Each start of the server replaces it.

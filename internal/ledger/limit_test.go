@@ -76,6 +76,7 @@ func TestLimit(t *testing.T) {
 func TestLimitsOfKinds(t *testing.T) {
 	limits := map[string]int{
 		"accounts":        1000,
+		"buckets":         1000,
 		"builds":          2000,
 		"domains":         0, // 100 for each account: see names
 		"generations":     20_000,
@@ -86,10 +87,12 @@ func TestLimitsOfKinds(t *testing.T) {
 		"keys":            1000,
 		"memories":        2000,
 		"mappings":        0, // below verified domains, one for each name
+		"object-grants":   10_000,
 		"repo-deliveries": 0, // 150 for each trigger
 		"repo-triggers":   1000,
 		"repositories":    10_000,
 		"results":         500,
+		"s3-keys":         1000,
 		"shown-names":     0, // 1000 for each account: see names
 		"ssh-keys":        1000,
 		"tokens":          1000,

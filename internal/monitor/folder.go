@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/folder"
+	"github.com/warren-vm/warren/internal/proxy"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -41,10 +42,46 @@ func (l *folders) done() { <-l.change }
 // unmounted.
 type served struct {
 	vm.Folder
-	dir  *os.File
+	from source
 	ctx  context.Context
 	end  context.CancelFunc
 	over chan struct{} // closed when serving has ended
+}
+
+// source is what a folder shows. Close it once, when serving has ended.
+type source struct {
+	dir     *os.File
+	objects *folder.Objects // in place of dir
+}
+
+func (s source) close() {
+	if s.objects != nil {
+		s.objects.Close()
+		return
+	}
+	s.dir.Close()
+}
+
+// source opens what a folder shows. It refuses if the path is another directory than the
+// one that was checked.
+func (m *machine) source(f vm.Folder) (s source, err error) {
+	if !vm.IsObjects(f.Host) {
+		s.dir, err = folder.Reopen(f.Host, f.Is)
+		return s, err
+	}
+	bucket, prefix, err := vm.ParseObjects(f.Host)
+	if err == nil {
+		s.objects, err = folder.NewObjects(folder.NewBucket(proxy.Client(m.serverRun().Inside(), m.spec.ID), bucket, prefix), m.spec.Dir)
+	}
+	return s, err
+}
+
+// serve answers the guest's messages about a folder until the connection ends.
+func (m *machine) serve(f *served, conn net.Conn) error {
+	if f.from.objects != nil {
+		return f.from.objects.Serve(f.ctx, conn)
+	}
+	return folder.Serve(f.ctx, conn, f.from.dir, folder.Options{RW: f.RW, Log: m.log})
 }
 
 func (l *folders) at(path string) *served {
@@ -69,25 +106,24 @@ func (l *folders) remove(f *served) {
 	l.mu.Unlock()
 	f.end()
 	<-f.over
-	f.dir.Close()
+	f.from.close()
 }
 
-// addFolder mounts a folder and serves it. It refuses if the path is another
-// directory than the one that was checked. The caller has called begin.
+// addFolder mounts a folder and serves it. The caller has called begin.
 func (m *machine) addFolder(ctx context.Context, spec vm.Folder) error {
 	if m.folders.at(spec.Path) != nil {
 		return vm.Errorf(vm.Exists, spec.Path, "a folder is mounted there")
 	}
-	dir, err := folder.Reopen(spec.Host, spec.Is)
+	from, err := m.source(spec)
 	if err != nil {
 		return err
 	}
 	conn, err := m.guest.MountFolder(ctx, spec.Path, spec.RW, spec.Over)
 	if err != nil {
-		dir.Close()
+		from.close()
 		return err
 	}
-	f := &served{Folder: spec, dir: dir, over: make(chan struct{})}
+	f := &served{Folder: spec, from: from, over: make(chan struct{})}
 	f.ctx, f.end = context.WithCancel(m.lifetime)
 	m.folders.mu.Lock()
 	m.folders.list = append(m.folders.list, f)
@@ -112,7 +148,7 @@ func (m *machine) serveFolder(f *served, conn net.Conn) {
 	defer close(f.over)
 	for failed := 0; ; {
 		if conn != nil {
-			if err := folder.Serve(f.ctx, conn, f.dir, folder.Options{RW: f.RW, Log: m.log}); err != nil {
+			if err := m.serve(f, conn); err != nil {
 				m.log.Warn("folder", "path", f.Path, "err", err)
 			}
 		}

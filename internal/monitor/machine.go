@@ -72,6 +72,7 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 	}
 	m.names = proxy.New(proxy.Config{Certificate: m.serverRun().InsideCert(), Log: log, Names: map[string]http.Handler{
 		vm.GitHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
+		vm.S3Host:  proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 	}})
 	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, OnConnection: m.conns.add, Log: log})
 	if err != nil {

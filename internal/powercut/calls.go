@@ -26,6 +26,16 @@ func (c *calls) at(id uint64) (n *node, unlock func()) {
 	return c.d.nodes[id], c.d.mu.Unlock
 }
 
+// renaming tells that a name of a directory is about to be renamed or removed.
+func (c *calls) renaming(id uint64, name string) {
+	dir, unlock := c.at(id)
+	path, f := dir.path()+"/"+name, c.d.rename
+	unlock()
+	if f != nil {
+		f(path)
+	}
+}
+
 func entry(n *node, out *fuse.EntryOut) fuse.Status {
 	out.NodeId, out.Generation, out.EntryValid, out.AttrValid = n.ino, 1, valid, valid
 	n.attr(&out.Attr)
@@ -137,6 +147,7 @@ func (c *calls) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.
 }
 
 func (c *calls) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
+	c.renaming(h.NodeId, name)
 	dir, unlock := c.at(h.NodeId)
 	defer unlock()
 	n := dir.names[name]
@@ -149,6 +160,7 @@ func (c *calls) Unlink(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.St
 }
 
 func (c *calls) Rmdir(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Status {
+	c.renaming(h.NodeId, name)
 	dir, unlock := c.at(h.NodeId)
 	defer unlock()
 	n := dir.names[name]
@@ -163,6 +175,7 @@ func (c *calls) Rmdir(_ <-chan struct{}, h *fuse.InHeader, name string) fuse.Sta
 }
 
 func (c *calls) Rename(_ <-chan struct{}, in *fuse.RenameIn, from, to string) fuse.Status {
+	c.renaming(in.NodeId, from)
 	dir, unlock := c.at(in.NodeId)
 	defer unlock()
 	into := c.d.nodes[in.Newdir]

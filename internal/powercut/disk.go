@@ -68,6 +68,7 @@ type Disk struct {
 	syncs  []Sync // in order
 	ignore func(n int, s Sync) bool
 	before func(path string)
+	rename func(path string)
 }
 
 // Mount mounts an empty disk until the test ends. It skips the test if the host
@@ -134,6 +135,14 @@ func (d *Disk) BeforeSync(f func(path string)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.before = f
+}
+
+// BeforeRename makes each renaming or removal of a name call f first, with the path below
+// Dir. nil removes f.
+func (d *Disk) BeforeRename(f func(path string)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rename = f
 }
 
 // Cut returns a new directory with what a power cut would leave now. The disk

@@ -358,6 +358,7 @@ var operations = []operation{
 		check:  elsewhere, // etcd panics where it finds its files damaged
 		coarse: true,
 	},
+	restoring,
 }
 
 // stored wants the record to be there.

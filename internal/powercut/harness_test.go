@@ -30,6 +30,8 @@ type operation struct {
 	// whole, where not nil, holds at each sync of do, too: the files are those
 	// from before or those from after.
 	whole func(dir layout.Dir) error
+	// renames says that whole also holds at each change of a name.
+	renames bool
 	// spare names files whose sync the promise does not need, each with why.
 	spare map[string]string
 	// each says that each sync of a file that is synced more than once is needed,
@@ -55,13 +57,23 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if dir := os.Getenv("POWERCUT_RESTORED"); dir != "" {
+		if err := restored(layout.Dir(dir)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
 // elsewhere is stored in a process of its own.
-func elsewhere(dir layout.Dir) error {
+func elsewhere(dir layout.Dir) error { return another("POWERCUT_STORED=" + string(dir)) }
+
+// another is a process of its own with a variable that says what it does.
+func another(env string) error {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "POWERCUT_STORED="+string(dir))
+	cmd.Env = append(os.Environ(), env)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		line, _, _ := strings.Cut(string(out), "\n")
@@ -185,8 +197,14 @@ func (o operation) run(t *testing.T, without func(n, file int) bool) (syncs []po
 			problem = errors.Join(problem, o.look(t, d, "before the sync of "+path, o.whole))
 		})
 	}
+	if o.renames {
+		d.BeforeRename(func(path string) {
+			problem = errors.Join(problem, o.look(t, d, "before the name "+path+" changes", o.whole))
+		})
+	}
 	c.part(t)
 	d.BeforeSync(nil)
+	d.BeforeRename(nil)
 	return d.Syncs()[begin:], errors.Join(problem, o.look(t, d, "at the end", o.check))
 }
 

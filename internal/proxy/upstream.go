@@ -41,6 +41,7 @@ func Upstream(socket string, id vm.ID, log *slog.Logger) http.Handler {
 			for _, name := range secrets {
 				r.Out.Header.Del(name)
 			}
+			r.Out.Header.Del("Expect") // this end has answered it
 			r.Out.Header.Set(headerVM, string(id))
 		},
 		Transport: &http.Transport{
@@ -63,11 +64,58 @@ func Upstream(socket string, id vm.ID, log *slog.Logger) http.Handler {
 		select {
 		case places <- struct{}{}:
 			defer func() { <-places }()
-			forward.ServeHTTP(w, r)
+			forward.ServeHTTP(lowerMeta{w}, r)
 		default:
 			say(w, http.StatusServiceUnavailable, "warren: this VM has 32 requests open; wait for one to end")
 		}
 	})
+}
+
+// lowerMeta writes the names of an object's metadata in lower case, as S3 does: some clients
+// show them as they are written.
+type lowerMeta struct{ http.ResponseWriter }
+
+func (w lowerMeta) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w lowerMeta) WriteHeader(status int) {
+	h := w.Header()
+	for name, values := range h {
+		if strings.HasPrefix(name, "X-Amz-Meta-") {
+			delete(h, name)
+			h[strings.ToLower(name)] = values
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Client returns a client that reaches the server's Door as a VM itself, for its monitor's
+// own requests.
+func Client(socket string, id vm.ID) *http.Client {
+	return &http.Client{
+		Transport: speaker{id, &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var d net.Dialer
+				return d.DialContext(ctx, "unix", socket)
+			},
+			DisableCompression:  true,
+			MaxIdleConnsPerHost: 8,
+			IdleConnTimeout:     10 * time.Second,
+			ReadBufferSize:      64 << 10,
+		}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// speaker says for which VM a request is.
+type speaker struct {
+	id   vm.ID
+	next http.RoundTripper
+}
+
+func (s speaker) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(headerVM, string(s.id))
+	return s.next.RoundTrip(r)
 }
 
 // say answers with a sentence, which git shows to its user.

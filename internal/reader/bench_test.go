@@ -82,6 +82,32 @@ func BenchmarkDiff(b *testing.B) {
 	}
 }
 
+// BenchmarkTruth measures answers about a disk with 100,000 files, of which 1,000 or all are
+// not the image's.
+func BenchmarkTruth(b *testing.B) {
+	base, changed := large(b)
+	r := newReader(b)
+	now := []string{changed[1000], base}
+	for name, d := range map[string]reader.Disks{"1000": {Image: []string{base}, Now: now}, "100000": {Now: now}} {
+		b.Run(name+" of 100000 files", func(b *testing.B) {
+			for b.Loop() {
+				files := 0
+				if err := r.Truth(b.Context(), d, "/work", func(l review.TruthLine) error {
+					if l.File != nil {
+						files++
+					}
+					return nil
+				}); err != nil {
+					b.Fatal(err)
+				}
+				if files < 1000 {
+					b.Fatalf("%d files are listed", files)
+				}
+			}
+		})
+	}
+}
+
 // peak runs the program unconfined and returns its greatest resident memory in MiB.
 func peak(b *testing.B, base, top string, o reader.Options) int64 {
 	b.Helper()

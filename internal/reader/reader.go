@@ -126,7 +126,7 @@ func (r *Reader) Tar(ctx context.Context, layers []string, paths []vm.GuestPath,
 	if o.Bytes == 0 {
 		o.Bytes = 1 << 30
 	}
-	return r.run(ctx, request, files, func(answer io.Reader) error {
+	return r.patient(o.Bytes).run(ctx, request, files, func(answer io.Reader) error {
 		bounded := &io.LimitedReader{R: answer, N: o.Bytes + tarOverhead}
 		_, err := io.Copy(w, bounded)
 		if err == nil && bounded.N == 0 {
@@ -134,6 +134,16 @@ func (r *Reader) Tar(ctx context.Context, layers []string, paths []vm.GuestPath,
 		}
 		return err
 	})
+}
+
+// mostPatient is the longest time of a run beyond the reader's deadline.
+const mostPatient = time.Hour
+
+// patient is the reader with more time: a second for each 8 MiB that the answer may have.
+func (r *Reader) patient(bytes int64) *Reader {
+	out := *r
+	out.cfg.Deadline += min(mostPatient, time.Duration(bytes>>23)*time.Second)
+	return &out
 }
 
 // tarOverhead is what a tar may have beside the content of files.

@@ -123,10 +123,10 @@ func (r *Reader) run(ctx context.Context, request review.Request, f *files, read
 	bounded, stop := context.WithTimeoutCause(ctx, r.cfg.Deadline, vm.Errorf(vm.Timeout, "", "the disks were not read within %s", r.cfg.Deadline).
 		WithHint("name a PATH to read only what is below it"))
 	defer stop()
-	if err := os.MkdirAll(r.cfg.Root, 0o700); err != nil {
-		return layout.Error(r.cfg.Root, err)
+	if err := r.makeRoot(); err != nil {
+		return err
 	}
-	p, err := r.start(bounded, f.list)
+	p, err := r.start(bounded, f.list, strconv.Itoa(len(f.list)))
 	if err != nil {
 		return err
 	}
@@ -171,8 +171,12 @@ type program struct {
 	said chan string
 }
 
-// start starts the program confined.
-func (r *Reader) start(ctx context.Context, layers []*os.File) (*program, error) {
+func (r *Reader) makeRoot() error {
+	return layout.Error(r.cfg.Root, os.MkdirAll(r.cfg.Root, 0o700))
+}
+
+// start starts the program confined, with its argument.
+func (r *Reader) start(ctx context.Context, layers []*os.File, arg string) (*program, error) {
 	var open []*os.File
 	closeAll := func() {
 		for _, f := range open {
@@ -199,7 +203,7 @@ func (r *Reader) start(ctx context.Context, layers []*os.File) (*program, error)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, r.cfg.Binary, strconv.Itoa(len(layers)))
+	cmd := exec.CommandContext(ctx, r.cfg.Binary, arg)
 	cmd.Dir, cmd.Env = "/", []string{"GOTRACEBACK=single"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = inR, outW, errW, layers
 	if err := confine.Start(cmd, r.plan()); err != nil {

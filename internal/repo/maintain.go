@@ -100,6 +100,8 @@ func (r *Repo) tend(ctx context.Context, id string) error {
 // pack joins packs when there are many, and packs a repository as a whole when that was done
 // long ago. It reports the latter.
 func (r *Repo) pack(ctx context.Context, rec vm.Repository) (whole bool, err error) {
+	r.packing.Lock()
+	defer r.packing.Unlock()
 	dir := r.cfg.Dir.Repo(rec.ID)
 	if !rec.MaintainedAt.IsZero() && r.cfg.Now().Sub(rec.MaintainedAt) > packedEvery {
 		_, err := r.run(ctx, program{dir: dir, args: []string{"gc", "--quiet", unneededKept}})
@@ -123,6 +125,14 @@ func (r *Repo) pack(ctx context.Context, rec vm.Repository) (whole bool, err err
 	}
 	_, err = r.run(ctx, program{dir: dir, args: []string{"pack-refs", "--all"}})
 	return false, err
+}
+
+// Still calls f with the directory of a repository. Until f returns no object is removed
+// from it and no ref moves between files; pushes may add objects and change refs.
+func (r *Repo) Still(id string, f func(dir string) error) error {
+	r.packing.Lock()
+	defer r.packing.Unlock()
+	return f(r.cfg.Dir.Repo(id))
 }
 
 // sizeOf is what the files below a directory take, in bytes.

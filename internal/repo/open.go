@@ -193,9 +193,26 @@ func writeOwn(dir, branch string) error {
 	return nil
 }
 
+// subdirs are the directories that git wants in every repository.
+var subdirs = []string{"", "objects", "objects/pack", "objects/info", "refs", "refs/heads", "refs/tags"}
+
+// Prepare makes what is missing in the directory of a repository that was restored: empty
+// directories, and the files that Warren determines. Kind NotFound if it is missing.
+func Prepare(dir, branch string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return layout.Error(dir, err)
+	}
+	for _, sub := range subdirs {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return layout.Error(dir, err)
+		}
+	}
+	return writeOwn(dir, branch)
+}
+
 // makeFiles makes the files of an empty repository at dir, which does not exist.
 func makeFiles(dir, branch string) error {
-	for _, sub := range []string{"", "objects", "objects/pack", "objects/info", "refs", "refs/heads", "refs/tags"} {
+	for _, sub := range subdirs {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return layout.Error(dir, err)
 		}

@@ -60,6 +60,7 @@ type Repo struct {
 	triggers   *ledger.Table[string, vm.Trigger]
 	deliveries *ledger.Table[string, vm.Delivery]
 	hooks      *hooks
+	packing    sync.Mutex // held while the files of a repository are packed, or must stay as they are
 
 	mu sync.Mutex
 	// guarded by mu

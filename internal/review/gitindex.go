@@ -15,14 +15,15 @@ const (
 	maxIndexNames = 1 << 20
 
 	indexEntry    = 62 // bytes of an entry before its name
+	indexID       = 40 // where an entry has the id of the content
 	indexExtended = 0x4000
 )
 
 // indexNames calls each for every path that a git index names, relative to the
-// repository and with slashes. It reads versions 2 to 4 and keeps nothing, so that a
+// repository and with slashes, and the 20 bytes of its content's id. It reads versions 2 to 4 and keeps nothing, so that a
 // large index costs no memory; a decoder of another's would keep every entry.
 // Kind Corrupt or Unsupported.
-func indexNames(index []byte, each func(name []byte)) error {
+func indexNames(index []byte, each func(name, id []byte)) error {
 	be := binary.BigEndian
 	if len(index) < 12 || string(index[:4]) != "DIRC" {
 		return vm.Errorf(vm.Corrupt, "", "the index of a repository is damaged: it has no header")
@@ -67,7 +68,7 @@ func indexNames(index []byte, each func(name []byte)) error {
 		if version < 4 { // entries are padded to 8 bytes
 			at = start + (at-1-start+8)&^7
 		}
-		each(name)
+		each(name, index[start+indexID:start+indexID+20])
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/warren-vm/warren/internal/ext4"
+	"github.com/warren-vm/warren/vm"
 )
 
 // ownReason says why a change is only counted.
@@ -21,6 +22,25 @@ var (
 
 // dbusMachineID is a link that the first start makes.
 const dbusMachineID = "/var/lib/dbus/machine-id"
+
+// ownLinks are the links, with their targets, that the first start makes.
+var ownLinks = func() map[string]string {
+	links := map[string]string{dbusMachineID: "/etc/machine-id"}
+	for _, l := range vm.InsideCALinks(vm.InsideCAFile) {
+		links[vm.InsideCertDir+"/"+l[0]] = l[1]
+	}
+	return links
+}()
+
+// ownLink reports whether a symbolic link is one of ownLinks.
+func (t *tree) ownLink(p string, in *ext4.Inode) (bool, error) {
+	want, known := ownLinks[p]
+	if !known {
+		return false, nil
+	}
+	target, err := t.fs.Target(in)
+	return target == want, err
+}
 
 // ownWrites are files that Warren's agent, or systemd, writes whenever a machine
 // starts, with a check that the content is what they write and no more.
@@ -62,11 +82,10 @@ func isHostKey(_, now []byte) bool {
 // ownWrite reports whether a change is one that Warren or the system makes at every
 // start. A changed mode, owner or type is none.
 func (r *report) ownWrite(c *Change) (bool, error) {
-	check, known := ownWrites[c.Path]
-	if known && c.Path == dbusMachineID && c.Verb == Added && c.Now.Type == ext4.Symlink {
-		target, err := r.now.fs.Target(c.Now)
-		return target == "/etc/machine-id", err
+	if c.Verb == Added && c.Now.Type == ext4.Symlink {
+		return r.now.ownLink(c.Path, c.Now)
 	}
+	check, known := ownWrites[c.Path]
 	if !known || c.Verb == Deleted || c.Now.Type != ext4.Regular || c.Silent || c.Now.Mode&(setID|0o022) != 0 || c.Now.UID != 0 || c.Attrs {
 		return false, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/review"
+	"github.com/warren-vm/warren/vm"
 )
 
 // What Warren writes at every start is counted and not listed. The same files with other
@@ -18,6 +19,7 @@ func TestOwnWrites(t *testing.T) {
 	started := map[string]string{
 		"etc/hostname": "app\n", "etc/machine-id": strings.Repeat("b", 32) + "\n", "etc/hosts": strings.Replace(hosts, "1\twarren", "1\tapp", 1),
 		"etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA\n", "var/lib/dbus/machine-id": "-> /etc/machine-id",
+		"etc/ssl/certs/warren.pem": "-> /run/warren-ca.pem", "etc/ssl/certs/" + vm.InsideCAHash + ".0": "-> warren.pem",
 	}
 	d := both(t, was, started, review.Options{Hunks: true})
 	for name := range started {
@@ -35,7 +37,7 @@ func TestOwnWrites(t *testing.T) {
 	if !strings.Contains(reasons, "that Warren or the system writes at every start") {
 		t.Errorf("the reasons are %q", reasons)
 	}
-	changed := map[string]string{"etc/hostname": "app\nexport X=1\n", "etc/machine-id": "x\n", "etc/hosts": hosts + "10.0.0.1\tpypi.org\n"}
+	changed := map[string]string{"etc/hostname": "app\nexport X=1\n", "etc/machine-id": "x\n", "etc/ssl/certs/warren.pem": "-> /tmp/ca", "etc/hosts": hosts + "10.0.0.1\tpypi.org\n"}
 	d = both(t, was, changed, review.Options{})
 	for name := range changed {
 		if !listed(d, "/"+name) {

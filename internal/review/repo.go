@@ -240,7 +240,7 @@ func (r *report) readRepo(repo *repository) error {
 		if index == nil {
 			continue
 		}
-		if err := indexNames(index, func(name []byte) {
+		if err := indexNames(index, func(name, _ []byte) {
 			if _, ok := repo.wanted[string(name)]; ok {
 				repo.wanted[string(name)] = "tracked"
 			}

@@ -160,7 +160,7 @@ func FuzzParsers(f *testing.F) {
 		was, now, _ := strings.Cut(string(text), "\n\n")
 		d := diffLines([]byte(was), []byte(now))
 		show(d.hunks, nil, nil, maxHunks)
-		_ = indexNames(text, func([]byte) {})
+		_ = indexNames(text, func(_, _ []byte) {})
 	})
 }
 
@@ -174,7 +174,7 @@ func FuzzIndex(f *testing.F) {
 	four[7] = 4
 	f.Add(four)
 	f.Fuzz(func(t *testing.T, index []byte) {
-		_ = indexNames(index, func(name []byte) {
+		_ = indexNames(index, func(name, _ []byte) {
 			if len(name) > maxPath {
 				t.Fatalf("a name has %d bytes", len(name))
 			}

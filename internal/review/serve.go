@@ -50,6 +50,8 @@ func respond(ctx context.Context, in io.Reader, f *frames, files []io.ReaderAt) 
 			return vm.Errorf(vm.Invalid, "", "the request names no directory")
 		}
 		return WriteProject(ctx, to, *r.Project, f)
+	case VerbTruth:
+		return disks.truth(ctx, r, to, f)
 	case VerbTar:
 		return writeTar(ctx, to, r, f)
 	case VerbDiff:
@@ -90,4 +92,36 @@ func (l layers) chain(numbers []int) (*qcow.Chain, error) {
 		list = append(list, l.open[n])
 	}
 	return qcow.NewChain(list...)
+}
+
+// truth answers VerbTruth.
+func (l layers) truth(ctx context.Context, r Request, now *qcow.Chain, w io.Writer) error {
+	d := TruthDisks{Now: now}
+	if len(r.From) > 0 {
+		image, err := l.chain(r.From)
+		if err != nil {
+			return err
+		}
+		d.Image = image
+	}
+	if len(r.Bases) > MaxTruthBases {
+		return vm.Errorf(vm.Invalid, "", "the request has too many states")
+	}
+	for _, b := range r.Bases {
+		chain, err := l.chain(b.Layers)
+		if err != nil {
+			return err
+		}
+		d.Bases = append(d.Bases, TruthBase{Disk: chain, Below: b.Below})
+	}
+	d.Differ = func(from Disk) Differ {
+		return func(each func(off, n int64) error) error {
+			chain, ok := from.(*qcow.Chain)
+			if !ok {
+				return vm.Errorf(vm.Internal, "", "the disk has no layers")
+			}
+			return qcow.Differ(chain, now, each)
+		}
+	}
+	return WriteTruth(ctx, d, r.Workdir, w)
 }

@@ -225,7 +225,7 @@ func (p *packer) content(in *ext4.Inode, size int64) error {
 	if err != nil {
 		return err
 	}
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, min(size, 256<<10))
 	for off := int64(0); off < size; {
 		if p.ctx.Err() != nil {
 			return context.Cause(p.ctx)

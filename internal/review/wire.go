@@ -16,15 +16,24 @@ import (
 // Request is what the confined reader is asked, as JSON on its standard input. Layers are
 // numbers of the files that it inherits, the top first.
 type Request struct {
-	Verb string `json:"verb"` // diff or tar
+	Verb string `json:"verb"`
 	From []int  `json:"from,omitempty"`
 	To   []int  `json:"to"` // of a tar: the only side
 	Options
 	// Entries and Bytes bound a tar.
 	Entries int   `json:"entries,omitempty"`
 	Bytes   int64 `json:"bytes,omitempty"`
+	// Bases are the states of VerbTruth that stay elsewhere.
+	Bases []RequestBase `json:"bases,omitempty"`
 	// Project is the question of VerbProject.
 	Project *ProjectOptions `json:"project,omitempty"`
+}
+
+// RequestBase is one of the states that VerbTruth compares with.
+type RequestBase struct {
+	Layers []int `json:"layers"`
+	// Below are the paths that are kept of it; none = all.
+	Below []vm.GuestPath `json:"below,omitempty"`
 }
 
 // The verbs of a Request.
@@ -33,6 +42,8 @@ const (
 	VerbTar  = "tar"
 	// VerbProject asks for the files of a directory that git would track; see WriteProject.
 	VerbProject = "project"
+	// VerbTruth asks what a disk has that its image has not; see WriteTruth.
+	VerbTruth = "truth"
 )
 
 // MaxRequest bounds a request in bytes.

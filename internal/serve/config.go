@@ -30,7 +30,11 @@ type Config struct {
 	Listen        string   `yaml:"listen" json:"listen"`               // address of the API, or "off"
 	SSH           string   `yaml:"ssh" json:"ssh"`                     // address of the SSH gateway, or "off"
 	Preview       string   `yaml:"preview" json:"preview"`             // address of the preview gateway, or "off"
-	S3            string   `yaml:"s3" json:"s3"`                       // address of an object storage, which this version does not have: the start warns if it is set
+	S3            string   `yaml:"s3" json:"s3"`                       // address of object storage for S3 clients, or "off"
+	S3URL         string   `yaml:"s3Url" json:"s3Url"`                 // address of object storage in signed links, if another is forwarded to it; empty = http:// and the one it listens on
+	S3Endpoint    string   `yaml:"s3Endpoint" json:"s3Endpoint"`       // bucket of another S3 that stores the bytes of objects, as https://HOST/BUCKET; empty = the data directory
+	S3Credentials string   `yaml:"s3Credentials" json:"s3Credentials"` // file with the access key for it
+	Clamd         string   `yaml:"clamd" json:"clamd"`                 // ClamAV daemon that judges uploads: path of its socket, or host:port; empty = none
 	RequireKVM    bool     `yaml:"requireKvm" json:"requireKvm"`       // refuse to run under emulation
 	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator names none
 	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept for each image and size; "0" = none
@@ -69,7 +73,7 @@ type Setting struct {
 }
 
 var defaults = Config{
-	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", NetDefault: string(vm.NetClosed),
+	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
 	Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: words{"warren.localhost"},
 }
 
@@ -88,7 +92,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 		return Config{}, nil, err
 	}
 	environ := Config{
-		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
+		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"), S3URL: getenv("WARREN_S3_URL"), Clamd: getenv("WARREN_CLAMD"), S3Endpoint: getenv("WARREN_S3_ENDPOINT"), S3Credentials: getenv("WARREN_S3_CREDENTIALS"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
 		PreviewDomain: splitList(getenv("WARREN_PREVIEW_DOMAIN")), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
@@ -120,6 +124,11 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("listen", func(c *Config) *string { return &c.Listen })
 	text("ssh", func(c *Config) *string { return &c.SSH })
 	text("preview", func(c *Config) *string { return &c.Preview })
+	text("s3", func(c *Config) *string { return &c.S3 })
+	text("s3Url", func(c *Config) *string { return &c.S3URL })
+	text("s3Endpoint", func(c *Config) *string { return &c.S3Endpoint })
+	text("s3Credentials", func(c *Config) *string { return &c.S3Credentials })
+	text("clamd", func(c *Config) *string { return &c.Clamd })
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
 	text("storageBudget", func(c *Config) *string { return &c.StorageBudget })
@@ -132,10 +141,6 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("acmeDnsHook", func(c *Config) *string { return &c.ACMEDNSHook })
 	text("resolver", func(c *Config) *string { return &c.Resolver })
 	list("reachPrivate", func(c *Config) *[]string { return (*[]string)(&c.ReachPrivate) })
-	text("s3", func(c *Config) *string { return &c.S3 })
-	if out.S3 == "" { // listed only if it is set
-		settings = settings[:len(settings)-1]
-	}
 	text("hostId", func(c *Config) *string { return &c.HostID })
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
@@ -162,13 +167,21 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
 	}
 	return c, nil
 }
 
 func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// s3URL is the address of object storage in signed links; "" if it is off.
+func (c Config) s3URL() string {
+	if c.S3 == "off" || c.S3URL != "" {
+		return c.S3URL
+	}
+	return "http://" + c.S3
 }
 
 // poolSize is Pool as a number. check has validated it.
@@ -240,7 +253,7 @@ func (c Config) check() error {
 	if _, err := vm.ParseNetworkMode(c.NetDefault); err != nil {
 		return err
 	}
-	for name, addr := range map[string]string{"listen": c.Listen, "ssh": c.SSH, "preview": c.Preview} {
+	for name, addr := range map[string]string{"listen": c.Listen, "ssh": c.SSH, "preview": c.Preview, "s3": c.S3} {
 		if addr == "off" {
 			continue
 		}
@@ -248,6 +261,18 @@ func (c Config) check() error {
 			return vm.Errorf(vm.Invalid, addr, "not an address for %s", name).
 				WithHint("give host:port, such as 127.0.0.1:8787, or off")
 		}
+	}
+	if u, err := url.Parse(c.S3URL); c.S3URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
+		return vm.Errorf(vm.Invalid, c.S3URL, "not an address for s3Url").WithHint("give scheme and host, such as https://s3.example.com")
+	}
+	if _, _, err := net.SplitHostPort(c.Clamd); c.Clamd != "" && !filepath.IsAbs(c.Clamd) && err != nil {
+		return vm.Errorf(vm.Invalid, c.Clamd, "not an address for clamd").WithHint("give the path of its socket, such as /run/clamav/clamd.ctl, or host:port")
+	}
+	if _, _, err := splitEndpoint(c.S3Endpoint); c.S3Endpoint != "" && err != nil {
+		return err
+	}
+	if (c.S3Endpoint == "") != (c.S3Credentials == "") {
+		return vm.Errorf(vm.Invalid, "s3Endpoint", "another S3 needs an address and a file with its access key").WithHint("give --s3-endpoint and --s3-credentials")
 	}
 	if n, err := strconv.Atoi(c.Pool); err != nil || n < 0 || n > maxPool {
 		return vm.Errorf(vm.Invalid, c.Pool, "not a size for the warm pool").WithHint("give a number from 0 (no pool) to %d", maxPool)

@@ -39,31 +39,31 @@ func TestConfigOrder(t *testing.T) {
 	}
 }
 
-// An object storage is advertised nowhere; an operator who has set its address
-// is told that nothing listens there.
-func TestNoObjectStorage(t *testing.T) {
+// TestObjectStorageIsSaid: the start says where S3 clients find objects, and nothing when
+// that is off.
+func TestObjectStorageIsSaid(t *testing.T) {
 	dir, err := layout.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := func(flags Config) (string, []Setting) {
+	said := func(flags Config) (string, Config) {
 		t.Helper()
-		c, settings, err := LoadConfig(dir, flags, func(string) string { return "" })
+		c, _, err := LoadConfig(dir, flags, func(string) string { return "" })
 		if err != nil {
 			t.Fatal(err)
 		}
 		var out strings.Builder
 		announce(&out, dir, c)
-		return out.String(), slices.DeleteFunc(settings, func(s Setting) bool { return s.Name != "s3" })
+		return out.String(), c
 	}
-	if text, settings := said(Config{}); strings.Contains(text, "storage") || len(settings) > 0 {
-		t.Errorf("by default it says %q and lists %v", text, settings)
+	if text, c := said(Config{}); !strings.Contains(text, "http://127.0.0.1:8788") || c.s3URL() != "http://127.0.0.1:8788" {
+		t.Errorf("by default it says %q, and links begin with %q", text, c.s3URL())
 	}
-	if text, _ := said(Config{S3: "off"}); strings.Contains(text, "storage") {
-		t.Errorf("off: it says %q", text)
+	if text, c := said(Config{S3: "off"}); strings.Contains(text, "storage") || c.s3URL() != "" {
+		t.Errorf("off: it says %q, and links begin with %q", text, c.s3URL())
 	}
-	if text, settings := said(Config{S3: "127.0.0.1:8788"}); !strings.Contains(text, "nothing listens on 127.0.0.1:8788") || len(settings) != 1 {
-		t.Errorf("set: it says %q and lists %v", text, settings)
+	if _, c := said(Config{S3URL: "https://s3.example.com"}); c.s3URL() != "https://s3.example.com" {
+		t.Errorf("with s3Url links begin with %q", c.s3URL())
 	}
 }
 
@@ -73,7 +73,7 @@ func TestConfigRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(string) string { return "" }
-	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: words{"Bad.example"}}, {PreviewDomain: words{"a.example", "b.a.example"}}, {PreviewDomain: words{"a.example", "a.example"}}, {ACMEEmail: "ops@example.com", ACMEDNSHook: "/none"}, {ACMEEmail: "ops@example.com", ACMEDNSHook: dir.ServerConfig()}, {ACMEDNSHook: "/bin/true"}, {PreviewPort: "0"}, {PreviewPort: "https"}, {ReachPrivate: words{"10.0.0.0/99"}}, {ReachPrivate: words{"localhost"}}} {
+	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: words{"Bad.example"}}, {PreviewDomain: words{"a.example", "b.a.example"}}, {PreviewDomain: words{"a.example", "a.example"}}, {ACMEEmail: "ops@example.com", ACMEDNSHook: "/none"}, {ACMEEmail: "ops@example.com", ACMEDNSHook: dir.ServerConfig()}, {ACMEDNSHook: "/bin/true"}, {PreviewPort: "0"}, {PreviewPort: "https"}, {ReachPrivate: words{"10.0.0.0/99"}}, {ReachPrivate: words{"localhost"}}, {S3: "8788"}, {S3URL: "s3.example.com"}, {S3URL: "https://s3.example.com/base"}} {
 		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
 			t.Errorf("%+v gave %v", c, err)
 		}

@@ -100,7 +100,7 @@ func startServer(t *testing.T, id, endpoint string) (*server, error) {
 	said := &watchedLog{text: make(chan string, 100)}
 	go func() {
 		s.end <- Run(ctx, dir, Config{
-			Listen: "127.0.0.1:0", SSH: "off", Preview: "off", Pool: "0", HostID: id, EtcdEndpoints: []string{endpoint}, // only the records are looked at
+			Listen: "127.0.0.1:0", SSH: "off", Preview: "off", S3: "off", Pool: "0", HostID: id, EtcdEndpoints: []string{endpoint}, // only the records are looked at
 		}, func(string) string { return "" }, said)
 	}()
 	for {

@@ -21,6 +21,7 @@ import (
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/audit"
+	"github.com/warren-vm/warren/internal/backup"
 	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/events"
@@ -30,12 +31,16 @@ import (
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/reader"
+	"github.com/warren-vm/warren/internal/s3d"
 	"github.com/warren-vm/warren/internal/sshd"
 	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/internal/volume"
 	"github.com/warren-vm/warren/vm"
 )
+
+// scanDeadline bounds the scan of one uploaded archive.
+const scanDeadline = 15 * time.Minute
 
 // shutdownGrace is how long requests may take to end at shutdown.
 const shutdownGrace = 10 * time.Second
@@ -110,8 +115,8 @@ func announce(out io.Writer, dir layout.Dir, cfg Config) {
 	if cfg.Preview != "off" {
 		fmt.Fprintf(out, "warren: previews on %s, as https://PORT-NAME.%s; `warren preview NAME PORT` says which\n", cfg.Preview, strings.Join(cfg.PreviewDomain, " and PORT-NAME."))
 	}
-	if cfg.S3 != "" && cfg.S3 != "off" {
-		fmt.Fprintf(out, "warren: warning: this version has no object storage: nothing listens on %s, which s3 names\n", cfg.S3)
+	if cfg.S3 != "off" {
+		fmt.Fprintf(out, "warren: object storage for S3 clients on http://%s; `warren key create --s3` makes an access key\n", cfg.S3)
 	}
 }
 
@@ -132,7 +137,10 @@ type stack struct {
 	previews    net.Listener // nil = off
 	sshListener net.Listener // nil = it is off
 	ssh         *sshd.Server
-	inside      net.Listener // for the requests of programs inside VMs
+	s3          *s3d.Server
+	s3Inside    *s3d.Inside     // for programs inside VMs
+	scanner     *reader.Scanner // of uploads
+	inside      net.Listener    // for the requests of programs inside VMs
 	speaks      func(id vm.ID, pid int) bool
 }
 
@@ -185,11 +193,17 @@ func (s *stack) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	remote, err := s.cfg.remote(ctx)
+	if err != nil {
+		return err
+	}
+	s.scanner = reader.NewScanner(reader.Config{Binary: l.programs.Reader, Root: s.dir.ReaderRoot(), Log: s.log, Deadline: scanDeadline})
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Manifest{}}
 	s.house, err = house.Open(ctx, house.Config{
+		Records: s.records(), Version: api.Version,
 		Backend: store.Backend{Store: s.store}, HostID: s.host.ID, LeaveUnclaimed: !unclaimed,
 		Reader: reader.New(reader.Config{Binary: l.programs.Reader, Root: s.dir.ReaderRoot(), Log: s.log}), Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
-		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, ReachPrivate: reach, Config: engine.Config{
+		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, ReachPrivate: reach, S3URL: s.cfg.s3URL(), Remote: remote, Scanner: uploads{s.scanner, clamd(s.cfg.Clamd)}, Config: engine.Config{
 			Dir: s.dir, Run: run,
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 			Generations: generation.Store{Dir: s.dir},
@@ -205,6 +219,9 @@ func (s *stack) open(ctx context.Context) error {
 		return err
 	}
 	s.engine = s.house.Engine
+	if err := s.openS3(ctx, run); err != nil {
+		return err
+	}
 	if s.ssh, err = newSSH(s.dir, s.house, s.log); err != nil {
 		return err
 	}
@@ -216,6 +233,14 @@ func (s *stack) open(ctx context.Context) error {
 		return layout.WriteFile(s.dir.AdminKey(), []byte(secret+"\n"), 0o600)
 	}
 	return nil
+}
+
+// records reads all records for a backup; nil with a cluster, which has backups of its own.
+func (s *stack) records() backup.Records {
+	if len(s.cfg.EtcdEndpoints) > 0 {
+		return nil
+	}
+	return store.Backend{Store: s.store}
 }
 
 // checkAccel probes the accelerator if the operator requires KVM, and logs the result.
@@ -271,6 +296,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		cause = err
 	case err := <-failed:
 		return vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err)
+	case cause = <-s.s3Failed():
 	case err := <-shown:
 		shown <- nil // it has ended
 		cause = err
@@ -295,6 +321,14 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	return errors.Join(cause, <-sshFailed, <-insideFailed, <-shown)
 }
 
+// s3Failed receives the error of a door for S3 clients that has ended by itself.
+func (s *stack) s3Failed() <-chan error {
+	if s.s3 == nil {
+		return nil
+	}
+	return s.s3.Failed()
+}
+
 // close closes what is open, newest first.
 func (s *stack) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
@@ -302,6 +336,9 @@ func (s *stack) close(ctx context.Context) error {
 	var errs []error
 	if s.inside != nil {
 		_ = s.inside.Close() // its server may have closed it
+	}
+	if s.s3 != nil {
+		errs = append(errs, s.s3.Close())
 	}
 	if s.house != nil {
 		errs = append(errs, s.house.Close(ctx))

@@ -90,6 +90,10 @@ func (m Measurer) itemOf(path string, isDir bool) (item Item, memory bool) {
 		if kind = Repository; strings.HasPrefix(id, ".") { // objects that have not joined one
 			kind = Other
 		}
+	case m.Dir.Objects():
+		if kind = Objects; strings.HasPrefix(id, ".") || !strings.Contains(rest, "/") { // the index, and what is being written
+			kind = Other
+		}
 	}
 	switch {
 	case kind != Other && deep:

@@ -17,7 +17,8 @@ const (
 	Image      = "image"
 	Volume     = "volume"
 	Repository = "repository"
-	Other      = "other" // records, logs and caches of the server itself
+	Objects    = "objects" // the objects of an account, whose id is the item's
+	Other      = "other"   // records, logs and caches of the server itself
 )
 
 // Item is one thing that owns files.

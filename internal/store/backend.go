@@ -42,6 +42,35 @@ func (b Backend) ReadAll(ctx context.Context, kinds ...string) (out []ledger.Ent
 	return out, resp.Header.Revision, nil
 }
 
+// dumpPage is how many records one request of Dump reads.
+const dumpPage = 1000
+
+// Dump calls f with every record of every kind, ordered by kind and id, all as they are at
+// one revision, and returns that revision. f's error ends it and is returned as it is.
+func (b Backend) Dump(ctx context.Context, f func(ledger.Entry) error) (revision int64, err error) {
+	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+	for {
+		resp, err := call(ctx, b.Store, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return b.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(revision), clientv3.WithLimit(dumpPage))
+		})
+		if err != nil {
+			return 0, requestError("records", err)
+		}
+		if revision == 0 {
+			revision = resp.Header.Revision // the other pages show it, too
+		}
+		for _, kv := range resp.Kvs {
+			if err := f(entry(kv)); err != nil {
+				return 0, err
+			}
+			from = string(kv.Key) + "\x00"
+		}
+		if !resp.More {
+			return revision, nil
+		}
+	}
+}
+
 // Read returns one record; see ledger.Backend.
 func (b Backend) Read(ctx context.Context, kind, id string) (ledger.Entry, error) {
 	resp, err := call(ctx, b.Store, func(ctx context.Context) (*clientv3.GetResponse, error) {

@@ -6,6 +6,7 @@ package vmtest
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -67,6 +68,25 @@ func (b *Backend) ReadAll(ctx context.Context, kinds ...string) ([]ledger.Entry,
 	}
 	slices.SortFunc(out, func(x, y ledger.Entry) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.ID, y.ID)) })
 	return out, b.seq, nil
+}
+
+// Dump calls f with every record, all as they are at one revision.
+func (b *Backend) Dump(ctx context.Context, f func(ledger.Entry) error) (int64, error) {
+	if d, ok := b.Over.(interface {
+		Dump(ctx context.Context, f func(ledger.Entry) error) (int64, error)
+	}); ok {
+		return d.Dump(ctx, f)
+	}
+	b.mu.Lock()
+	list, revision := slices.Collect(maps.Values(b.entries)), b.seq
+	b.mu.Unlock()
+	slices.SortFunc(list, func(x, y ledger.Entry) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.ID, y.ID)) })
+	for _, e := range list {
+		if err := f(e); err != nil {
+			return 0, err
+		}
+	}
+	return revision, nil
 }
 
 // Read returns one record.

@@ -21,7 +21,9 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/meter"
 	"github.com/warren-vm/warren/internal/names"
+	"github.com/warren-vm/warren/internal/objects"
 	"github.com/warren-vm/warren/internal/repo"
+	"github.com/warren-vm/warren/internal/ship"
 	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
@@ -48,6 +50,9 @@ type Site struct {
 
 	PreviewDomains []string // default: only warren.localhost
 	ReachPrivate   []netip.Prefix
+	Scanner        objects.Scanner // of uploads; nil = every upload is clean
+	Remote         objects.Remote  // another S3 for the bytes of objects; nil = files
+	S3URL          string          // in signed links; "" = there are none
 
 	Settings engine.Settings
 	Fault    func(label string) error
@@ -83,12 +88,13 @@ type House struct {
 	*answers.Answers
 	*changes.Changes
 	Repo  *repo.Repo
+	Ship  *ship.Ship
 	Rooms *house.House
 }
 
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
-	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, ReachPrivate: s.ReachPrivate, Config: engine.Config{
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Records: s.Backend, Version: "test", Volumes: s.World.Volumes, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, ReachPrivate: s.ReachPrivate, Scanner: s.Scanner, Remote: s.Remote, S3URL: s.S3URL, Config: engine.Config{
 		Dir: s.Dir, Run: s.Run,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Folders: s.Folders,
@@ -97,7 +103,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Repo: h.Repo, Rooms: h}, nil
+	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Repo: h.Repo, Ship: h.Ship, Rooms: h}, nil
 }
 
 // Close closes the rooms.

@@ -203,6 +203,5 @@ func untried() []testCase {
 			n: 25, class: leaks, name: "a secret survives its deletion in snapshots",
 			reason: "a deleted file stays in older generations until they are removed; nothing lists in which ones",
 		},
-		{n: 45, class: escapes, name: "tricks with keys of objects", reason: "this version stores no objects; there is nothing to try"},
 	}
 }

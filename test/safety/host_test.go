@@ -65,7 +65,7 @@ func newHost(t *testing.T) *host {
 	h.data, err = os.MkdirTemp("", "warren-safety-")
 	h.must("making the data directory", err)
 	t.Cleanup(func() { _ = os.RemoveAll(h.data) })
-	h.listen, h.gates = port(), []string{"--ssh", port(), "--preview", port()}
+	h.listen, h.gates = port(), []string{"--ssh", port(), "--preview", port(), "--s3", port()}
 	h.ok("config", "show") // makes the data directory
 	_ = os.Remove(filepath.Join(h.data, "images"))
 	h.must("sharing the images", os.Symlink(images, filepath.Join(h.data, "images")))

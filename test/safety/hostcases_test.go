@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ func hostCases() []testCase {
 		{n: 42, class: escapes, name: "paths that climb, are too long or hold a NUL", judge: oddPaths},
 		{n: 43, class: escapes, name: "a read-only directory of the host is written", judge: readOnlyInput},
 		{n: 44, class: escapes, name: "a sensitive directory of the host is mounted", judge: badHostPath},
+		{n: 45, class: escapes, name: "tricks with keys of objects", judge: oddKeys},
 		{n: 46, class: goingBack, name: "the server is killed in the middle of a rollback", judge: killedRollback},
 		{n: 47, class: goingBack, name: "an undo destroys the evidence", judge: undoneUndo},
 		{n: 48, class: goingBack, name: "a snapshot's files were changed", judge: tamperedSnapshot},
@@ -45,14 +47,17 @@ func hostCases() []testCase {
 	}
 }
 
-// verdict sets a result: good if every fact holds, else bad with the first that
-// does not.
+// verdict sets a result: good if every fact holds, else bad with those that do not.
 func (r *Result) verdict(good, bad, why string, facts map[string]bool) {
 	r.Verdict, r.Why = good, why
+	var wrong []string
 	for what, holds := range facts {
 		if !holds {
-			r.Verdict, r.Why = bad, "it does not hold that "+what
+			wrong = append(wrong, what)
 		}
+	}
+	if slices.Sort(wrong); len(wrong) > 0 {
+		r.Verdict, r.Why = bad, "it does not hold that "+strings.Join(wrong, "; or that ")
 	}
 }
 

@@ -88,5 +88,6 @@ func lateLink(h *host, r *Result) {
 	again, _ := h.link(name, "8h")
 	h.ok("rm", name)
 	facts["a link opens nothing after its VM is removed"] = h.open(h.visitor(), again.URL) != allowed
-	r.verdict(Prevented, NotCovered, "a signed link of a preview, and whoever it let in, is refused after the link's end, after `warren preview --private` and after the VM's removal; a changed link is refused; this version stores no objects, whose signed URLs this does not try", facts)
+	h.objectLinks(facts)
+	r.verdict(Prevented, NotCovered, "a signed link of a preview, and whoever it let in, is refused after the link's end, after `warren preview --private` and after the VM's removal; a signed link of an object is refused after its end and after the key that signed it was revoked; changed links are refused", facts)
 }

@@ -63,7 +63,7 @@ edit it.
 			NotCovered: "Warren does nothing about it; the reason is beside it.",
 		}[v])
 	}
-	b.WriteString("\n\"Screen\" says whether the first screen of the review (`warren diff`) showed the effect without being asked for; – where nothing is left to show.\n")
+	b.WriteString("\n\"Screen\" says whether the first screen of the review (`warren diff`) showed the effect without being asked for; – where nothing is left to show. Of a case that is not covered, \"yes\" means that the screen names it as something that it does not show.\n")
 	class := ""
 	for _, r := range list {
 		if r.Class != class {

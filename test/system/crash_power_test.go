@@ -43,7 +43,7 @@ func TestPowerCut(t *testing.T) {
 	cut := filepath.Join(t.TempDir(), "cut")
 	shell(t, "fsfreeze -f "+around+"; cp --sparse=always "+image+" "+cut+"; status=$?; fsfreeze -u "+around+"; exit $status")
 	end() // each server would take the other one's machines, which have the same ids, for its own
-	after := &host{t: t, binary: nextBoot(t, h.binary), listen: vmtest.FreePort(t), gates: []string{"--ssh", vmtest.FreePort(t), "--preview", vmtest.FreePort(t)}, data: filepath.Join(mountLoop(t, cut), filepath.Base(h.data))}
+	after := &host{t: t, binary: nextBoot(t, h.binary), listen: vmtest.FreePort(t), gates: []string{"--ssh", vmtest.FreePort(t), "--preview", vmtest.FreePort(t), "--s3", vmtest.FreePort(t)}, data: filepath.Join(mountLoop(t, cut), filepath.Base(h.data))}
 	after.serve()
 	t.Cleanup(after.close)
 	for _, name := range []string{"app", "child-1"} {

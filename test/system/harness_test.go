@@ -87,7 +87,7 @@ func unstartedIn(t testing.TB, within string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, binary: binary, data: data, listen: vmtest.FreePort(t), gates: []string{"--ssh", vmtest.FreePort(t), "--preview", vmtest.FreePort(t)}}
+	h := &host{t: t, binary: binary, data: data, listen: vmtest.FreePort(t), gates: []string{"--ssh", vmtest.FreePort(t), "--preview", vmtest.FreePort(t), "--s3", vmtest.FreePort(t)}}
 	t.Cleanup(func() { os.RemoveAll(h.data) })
 	h.shareImages(images)
 	return h
@@ -170,7 +170,7 @@ func (h *host) stopServer() {
 func (h *host) close() {
 	h.t.Helper()
 	for _, v := range h.list() {
-		if r := h.run("rm", v.ID); r.code != 0 {
+		if r := h.run("rm", "-q", v.ID); r.code != 0 { // nobody reads what is lost with it
 			h.t.Errorf("rm %s: %s", v.ID, r.stderr)
 		}
 	}

@@ -280,7 +280,7 @@ func (k *keeper) agree() string {
 	if why := only(filepath.Join(k.h.data, "vms"), known); why != "" {
 		return why
 	}
-	for _, path := range []string{run.Etcd(), run.Inside(), run.InsideCert()} {
+	for _, path := range []string{run.Etcd(), run.Inside(), run.InsideCert(), run.S3()} {
 		running[filepath.Base(path)] = true
 	}
 	return only(string(run), running)

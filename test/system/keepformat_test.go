@@ -121,7 +121,7 @@ func TestKeepNewerFormat(t *testing.T) {
 func TestKeepOneServer(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	r := h.run(h.serveArgs("--listen", vmtest.FreePort(t), "--ssh", vmtest.FreePort(t), "--preview", vmtest.FreePort(t))...)
+	r := h.run(h.serveArgs("--listen", vmtest.FreePort(t), "--ssh", vmtest.FreePort(t), "--preview", vmtest.FreePort(t), "--s3", vmtest.FreePort(t))...)
 	if r.code != 5 && r.code != 6 && r.code != 7 || !strings.Contains(r.stderr, h.data) || !strings.Contains(r.stderr, "hint: ") {
 		t.Errorf("a second server: %d %s", r.code, r.stderr)
 	}

@@ -174,15 +174,18 @@ var arranged = map[string]func(r *reader, line string) string{
 
 // promised is what lines print, where the README says so.
 var promised = map[string]string{
-	`warren exec box -- sh -c 'echo hi; uname -a'`:                      "hi\nLinux",
-	`warren start box && warren exec box -- cat /work/in.txt`:           "data",
-	`warren fork app -n 3 --name try`:                                   "try-3",
-	`ssh app.warren hostname && scp in.txt app.warren:/work/`:           "app",
-	`warren forward app 8080:3000`:                                      "Directory listing",
-	`warren run -- python3 -c 'print(6*7)'`:                             "42",
-	`warren run --add data.csv -- wc -l /work/data.csv`:                 "2 /work/data.csv",
-	`warren preview app 3000`:                                           "3000-app.warren.localhost",
-	`warren exec app -- rm -rf /usr/lib/python3 && warren rollback app`: "app",
+	`warren exec box -- sh -c 'echo hi; uname -a'`:                       "hi\nLinux",
+	`warren start box && warren exec box -- cat /work/in.txt`:            "data",
+	`warren fork app -n 3 --name try`:                                    "try-3",
+	`ssh app.warren hostname && scp in.txt app.warren:/work/`:            "app",
+	`warren forward app 8080:3000`:                                       "Directory listing",
+	`warren run -- python3 -c 'print(6*7)'`:                              "42",
+	`warren run --add data.csv -- wc -l /work/data.csv`:                  "2 /work/data.csv",
+	`warren preview app 3000`:                                            "3000-app.warren.localhost",
+	`warren exec app -- rm -rf /usr/lib/python3 && warren rollback app`:  "app",
+	`warren publish app:/work/in.txt s3://results/`:                      "s3://results/in.txt@",
+	`curl -s "$(warren artifact sign -q s3://results/in.txt --for 1h)"`:  "data",
+	`warren run --publish lines=s3://results/ -- sh -c 'seq 100 >lines'`: "published s3://results/lines@",
 }
 
 // TestReadme types the lines of the README's first five minutes, one after the

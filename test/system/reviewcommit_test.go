@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -249,9 +250,9 @@ func TestReviewMemory(t *testing.T) {
 	if got := h.sh("app", "cat /memory/plan.md"); got != "one" {
 		t.Errorf("after the rollback the note is %q, want one", got)
 	}
-	id := h.find("app").ID
 	h.ok("rm", "app", "try-1")
-	if n := len(commits(id)); n != 3 {
-		t.Errorf("the memory of the deleted VM has %d commits, want 3", n)
+	var kept []api.GitCommit
+	if err := json.Unmarshal([]byte(h.ok("repo", "log", "app-memory", "--json")), &kept); err != nil || len(kept) != 3 {
+		t.Errorf("the repository of the deleted VM's memory has %d commits, want 3 (%v)", len(kept), err)
 	}
 }

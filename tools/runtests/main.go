@@ -53,6 +53,9 @@ const (
 	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
 	keeping  = "^(TestKeep|TestStorage|TestDrain|TestReview)"
 	volumes  = "^TestVolume"
+	objects  = "^TestObjects"
+	shipping = "^TestObjects(Job|Publish|HostileTree|Ship|CopiedOut)" // of those
+	archives = "^(TestBackup|TestBundle|TestBaseline)"
 )
 
 // The budgets of suites with real VMs include the warm pool: servers run with
@@ -66,16 +69,16 @@ func suites() []suite {
 		return s
 	}
 	return []suite{
-		{name: "build+lint", budget: 10 * time.Minute, steps: []step{
+		{name: "build+lint", budget: 15 * time.Minute, steps: []step{
 			{name: "host packages", argv: []string{"deploy/install-deps.sh", "--tests"}},
 			{name: "build", argv: []string{"make", "-s", "build"}},
 			{name: "lint", argv: []string{"make", "-s", "lint"}},
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
 			gotest("packages", "-p=2", "./..."),
 		}},
-		{name: "foundation", budget: 11 * time.Minute, steps: []step{
+		{name: "foundation", budget: 13 * time.Minute, steps: []step{
 			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives, "./test/system/..."),
 			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=8m", "-run="+crashes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
@@ -91,8 +94,17 @@ func suites() []suite {
 		{name: "keeping", budget: 8 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+keeping, "./test/system/..."),
 		}},
+		{name: "archives", budget: 8 * time.Minute, steps: []step{
+			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=10m", "-run="+archives, "./test/system/..."),
+		}},
 		{name: "safety", budget: 8 * time.Minute, steps: []step{
 			gotest("what agents do to machines", "-tags=system", "-timeout=12m", "./test/safety/..."),
+		}},
+		{name: "objects", budget: 6 * time.Minute, steps: []step{
+			gotest("S3 clients", "-tags=system", "-timeout=8m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
+		}},
+		{name: "shipping", budget: 5 * time.Minute, steps: []step{
+			gotest("between VMs and objects", "-tags=system", "-timeout=8m", "-run="+shipping, "./test/system/..."),
 		}},
 		{name: "volumes", budget: 8 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+volumes, "./test/system/..."),
