@@ -352,8 +352,8 @@ func TestLayersAreForgotten(t *testing.T) {
 }
 
 // TestDeathWhileALayerIsMade dies at each step of making a layer. The next engine has no
-// VM and no partial layer left, makes the spec, and reuses complete layers. It completes a
-// layer whose capture was committed, beside its other work.
+// VM and no partial layer left, makes the spec, and reuses complete layers. While it does
+// other work, it completes a layer whose capture was committed.
 func TestDeathWhileALayerIsMade(t *testing.T) {
 	at := []string{
 		"create:audit", "create:record", "create:launch", "create:setup", "create:commit", "create:done", "capture:audit", "capture:record", "capture:files",

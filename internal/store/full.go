@@ -176,7 +176,8 @@ func (s *Store) reclaim(ctx context.Context, revisions int64) error {
 		b.ForceCommit()
 		b.ForceCommit() // counts most of the freed pages; counted counts them all
 	}
-	// Freed pages are counted late, but an uncounted one is given back, too.
+	// etcd may count freed pages only later. Where the file is so large that etcd refuses to
+	// write, it is defragmented even if no page counts as free.
 	if free := b.Size() - b.SizeInUse(); free > s.quota/8 || revisions == 0 && (free > 0 || b.Size() >= hardQuota(s.quota)) {
 		if err := s.shrink(b); err != nil {
 			return err

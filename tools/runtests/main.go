@@ -58,9 +58,9 @@ const (
 	archives = "^(TestBackup|TestBundle|TestBaseline)"
 )
 
-// A budget is about 1.6 times what the suite takes on a quiet machine with two cores: the same
-// machine takes up to 1.3 times as long on another day. Suites with real VMs include the warm
-// pool: servers run with their defaults, and each fills its pool beside the test.
+// A budget is at least 1.5 times what the suite takes on a quiet machine with two cores, because
+// the same machine may take 1.3 times as long on another day. The budgets of suites with real VMs
+// include the warm pool: servers run with their defaults, and each fills its pool beside the test.
 func suites() []suite {
 	gotest := func(name string, args ...string) step {
 		return step{name: name, argv: append([]string{"go", "test", "-json", "-count=1"}, args...), gotest: true}
