@@ -198,7 +198,7 @@ func TestGuestMeetsFullDisk(t *testing.T) {
 	h := crashHost(t, smallMiB)
 	h.ok("up", "--name", "app")
 	h.count("app")
-	h.leave(8) // the server can write down what begins; the guest writes more than that
+	h.leave(8) // the guest fills the rest; until then the server has room for its audit record
 	h.ok("exec", "app", "-d", "--", "sh", "-c", "yes 0123456789 | head -c 100000000 > /root/big; sync; md5sum < /root/big > /root/sum; sync")
 	h.eventually("it is paused and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "it resumes when there is room") })
 	for _, verb := range captures {

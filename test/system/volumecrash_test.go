@@ -271,7 +271,7 @@ func TestVolumeFullDisk(t *testing.T) {
 	h.sh("app", "(timeout 600 python3 -u /book.py write wal >/run/acked) >/dev/null 2>&1 & for i in $(seq 100); do test -s /run/acked && exit; sleep 0.1; done; exit 1")
 	// Begun before the disk is full: the VM may be paused at its next write.
 	h.ok("exec", "app", "-d", "--", "sh", "-c", "sleep 2; yes 0123456789 | head -c 50000000 >/data/big; sync; md5sum </data/big >/run/sum")
-	h.leave(8) // less than the guest writes, and more than it wrote a moment ago
+	h.leave(8) // the guest fills the rest; what it writes while the disk is filled fits, too
 	h.eventually("it is paused and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "it resumes when there is room") })
 	h.run("volume", "create", "other").wants(t, 8, "disk")
 	h.volumeIs("work", "unlocked", 1)
