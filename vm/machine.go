@@ -185,16 +185,3 @@ type MachineExit struct {
 
 // ExitUnseen is the Detail if nobody saw the machine end: the time of the end is unknown.
 const ExitUnseen = "its processes were gone"
-
-// Connection is one connection of a guest to the outside, and the decision of the egress policy.
-type Connection struct {
-	Time     time.Time     `json:"time"`
-	Proto    string        `json:"proto"` // tcp, udp, dns
-	Dest     string        `json:"dest"`  // address and port, or the requested name
-	Name     string        `json:"name,omitempty"`
-	Allowed  bool          `json:"allowed"`
-	Reason   string        `json:"reason"` // why it was allowed or refused, for people
-	Up       int64         `json:"up"`     // bytes from the guest
-	Down     int64         `json:"down"`   // bytes to the guest
-	Duration time.Duration `json:"duration,omitempty"`
-}

@@ -65,40 +65,6 @@ func DefaultPersistence() Persistence {
 	return Persistence{Type: Sticky, Priority: &five}
 }
 
-// NetworkMode says what a guest may reach.
-type NetworkMode string
-
-// The network modes.
-const (
-	NetClosed   NetworkMode = "closed"   // nothing
-	NetPackages NetworkMode = "packages" // the registries the image's own package managers use
-	NetOpen     NetworkMode = "open"     // the public internet, never private or host addresses
-)
-
-// NetworkPolicy is the egress rule of one VM.
-type NetworkPolicy struct {
-	Mode NetworkMode `json:"mode"`
-	// Hosts are the hosts that mode packages allows, from the image.
-	Hosts []Registry `json:"hosts,omitempty"`
-}
-
-// Registry is one package registry that an image's package manager is
-// configured for.
-type Registry struct {
-	Host    string `json:"host"`    // lower case DNS name, without a port
-	Port    int    `json:"port"`    // TCP port
-	Manager string `json:"manager"` // apt, npm, pip, go
-}
-
-// ParseNetworkMode checks s. The error has kind Invalid.
-func ParseNetworkMode(s string) (NetworkMode, error) {
-	switch m := NetworkMode(s); m {
-	case NetClosed, NetPackages, NetOpen:
-		return m, nil
-	}
-	return "", Errorf(Invalid, s, "is not a network mode").WithHint("use closed, packages or open")
-}
-
 // Accel is how the guest's instructions are executed.
 type Accel string
 

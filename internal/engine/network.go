@@ -5,35 +5,56 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/warren-vm/warren/vm"
 )
 
-// SetNetwork changes a VM's network policy: at once if it runs, else from its next start.
-// The machine gets the policy before the record; if the record cannot be written, the
-// machine gets the old policy back.
-func (e *Engine) SetNetwork(ctx context.Context, c *vm.Call, ref, mode string) (v vm.VM, err error) {
+// SetNetwork gives a VM the network policy of a mode, without rules. Secrets stay.
+func (e *Engine) SetNetwork(ctx context.Context, c *vm.Call, ref, mode string) (vm.VM, error) {
 	m, err := vm.ParseNetworkMode(mode)
 	if err != nil {
 		return vm.VM{}, fail(vm.OpNetwork, ref, vm.AsError(err).WithCode("INVALID_REQUEST"))
 	}
+	return e.EditNetwork(ctx, c, ref, func(_ vm.VM, p *vm.NetworkPolicy) error {
+		*p = vm.NetworkPolicy{Mode: m, Secrets: p.Secrets}
+		return nil
+	})
+}
+
+// EditNetwork changes a VM's network policy: at once if it runs, else from its next start.
+// edit gets the VM's record and a copy of its policy to change; its error is returned as it
+// is. The hosts of mode packages are filled in afterwards.
+// The machine gets the policy before the record; if the record cannot be written, the
+// machine gets the old policy back. Kinds: of edit; Denied when the VM's profile forbids the
+// policy.
+func (e *Engine) EditNetwork(ctx context.Context, c *vm.Call, ref string, edit func(rec vm.VM, p *vm.NetworkPolicy) error) (v vm.VM, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpNetwork)
 	if err != nil {
 		return vm.VM{}, fail(vm.OpNetwork, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
-	if err := mayReach(op.before, m); err != nil {
+	p, err := copyPolicy(op.before.Network)
+	if err != nil {
 		return vm.VM{}, err
 	}
-	entry := vm.AuditEntry{Detail: map[string]any{"from": string(op.before.Network.Mode), "to": mode}}
-	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
+	if err := edit(op.before, &p); err != nil {
+		return vm.VM{}, err
+	}
+	if err := mayReach(op.before, p); err != nil {
 		return vm.VM{}, err
 	}
 	img, err := e.cfg.Images.Find(op.ctx, string(op.before.Image))
-	if err != nil && m == vm.NetPackages {
+	if err != nil && p.Mode == vm.NetPackages {
 		return vm.VM{}, err
 	}
-	p := policy(m, img)
+	p.Hosts = hostsOf(p.Mode, img)
+	entry := vm.AuditEntry{Detail: map[string]any{
+		"from": string(op.before.Network.Mode), "to": string(p.Mode), "policy": p, "policyDigest": p.Digest(),
+	}}
+	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
+		return vm.VM{}, err
+	}
 	if r := e.runOf(op.slot); r != nil {
 		if err := tellNetwork(op.ctx, r, p); err != nil {
 			return vm.VM{}, err
@@ -45,9 +66,21 @@ func (e *Engine) SetNetwork(ctx context.Context, c *vm.Call, ref, mode string) (
 	}
 	rec, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Network = p })
 	if err == nil {
-		e.cfg.Journal.EmitVM(rec, "vm.network", map[string]any{"mode": mode})
+		e.cfg.Journal.EmitVM(rec, "vm.network", map[string]any{"mode": string(p.Mode), "rules": len(p.Rules)})
 	}
 	return rec, err
+}
+
+// copyPolicy copies a policy with all its lists.
+func copyPolicy(p vm.NetworkPolicy) (out vm.NetworkPolicy, err error) {
+	data, err := json.Marshal(p)
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		return out, vm.Errorf(vm.Internal, "", "a network policy cannot be copied: %w", err)
+	}
+	return out, nil
 }
 
 func tellNetwork(ctx context.Context, r *run, p vm.NetworkPolicy) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/bits"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -219,12 +220,19 @@ func profileOf(rec vm.VM) vm.Profile {
 }
 
 // mayReach refuses a network that the VM's profile forbids.
-func mayReach(rec vm.VM, mode vm.NetworkMode) error {
-	if p := profileOf(rec); p.Closed && mode != vm.NetClosed {
-		return p.Forbids(string(rec.ID), "the network "+string(mode)).WithHint("make a VM with another profile: `warren profile ls`")
+func mayReach(rec vm.VM, p vm.NetworkPolicy) error {
+	profile := profileOf(rec)
+	if !profile.Closed || p.Mode == vm.NetClosed && !slices.ContainsFunc(p.Rules, allows) {
+		return nil
 	}
-	return nil
+	what := "the network " + string(p.Mode)
+	if p.Mode == vm.NetClosed {
+		what = "rules that allow something"
+	}
+	return profile.Forbids(string(rec.ID), what).WithHint("make a VM with another profile: `warren profile ls`")
 }
+
+func allows(r vm.NetRule) bool { return r.Action == vm.NetAllow }
 
 func (e *Engine) fillNetwork(rec *vm.VM, r CreateRequest, img vm.Image) error {
 	mode := cmp.Or(profileOf(*rec).Network, e.cfg.Settings.DefaultNetwork)
@@ -235,20 +243,16 @@ func (e *Engine) fillNetwork(rec *vm.VM, r CreateRequest, img vm.Image) error {
 		}
 		mode = m
 	}
-	if err := mayReach(*rec, mode); err != nil {
-		return err
-	}
-	rec.Network = policy(mode, img)
-	return nil
+	rec.Network = vm.NetworkPolicy{Mode: mode, Hosts: hostsOf(mode, img)}
+	return mayReach(*rec, rec.Network)
 }
 
-// policy returns the network policy of a mode for VMs of an image.
-func policy(mode vm.NetworkMode, img vm.Image) vm.NetworkPolicy {
-	p := vm.NetworkPolicy{Mode: mode}
-	if mode == vm.NetPackages {
-		p.Hosts = img.Registries
+// hostsOf returns the hosts that a mode allows VMs of an image.
+func hostsOf(mode vm.NetworkMode, img vm.Image) []vm.Registry {
+	if mode != vm.NetPackages {
+		return nil
 	}
-	return p
+	return img.Registries
 }
 
 func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {

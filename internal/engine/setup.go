@@ -117,7 +117,7 @@ func (s setup) apt(ctx context.Context, l spec.Layer) (err error) {
 		return nil
 	}
 	if s.rec.Network.Mode == vm.NetClosed {
-		if err := s.m.SetNetwork(ctx, policy(vm.NetPackages, s.image)); err != nil {
+		if err := s.m.SetNetwork(ctx, vm.NetworkPolicy{Mode: vm.NetPackages, Hosts: s.image.Registries}); err != nil {
 			return err
 		}
 		defer func() {
