@@ -5,10 +5,15 @@ package vm
 
 // Names that a VM's own network answers, whatever the VM's policy is.
 const (
-	InsideDomain = "warren.internal"     // no name below it is ever looked up outside
-	GitHost      = "git.warren.internal" // the repositories of this server
-	S3Host       = "s3.warren.internal"  // its objects, for S3 clients
+	InsideDomain = "warren.internal"        // no name below it is ever looked up outside
+	GitHost      = "git.warren.internal"    // the repositories of this server
+	S3Host       = "s3.warren.internal"     // its objects, for S3 clients
+	PolicyHost   = "policy.warren.internal" // what the VM may reach, and how its programs ask for more
 )
+
+// MonitorHost is the host name of the calls that a VM's monitor makes for itself. A guest
+// cannot use it: no name of a guest's network leads there.
+const MonitorHost = "monitor.invalid"
 
 // InsideCA is the common name of the CA that signs the names below InsideDomain, and
 // InsideCAHash is the name under which OpenSSL looks it up: `openssl x509 -subject_hash`.

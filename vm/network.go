@@ -151,3 +151,22 @@ type Connection struct {
 	Down     int64         `json:"down"` // bytes to the guest
 	Duration time.Duration `json:"duration,omitempty"`
 }
+
+// NetQuestion asks what a policy says of a request, without making it.
+type NetQuestion struct {
+	Host   string `json:"host"`             // a host name or an IP address
+	Port   int    `json:"port,omitempty"`   // 0 = 443
+	Proto  string `json:"proto,omitempty"`  // tcp or udp; "" = tcp
+	Method string `json:"method,omitempty"` // "" = the whole connection
+	Path   string `json:"path,omitempty"`   // "" = the whole connection
+}
+
+// NetAnswer is what a policy says of a request.
+type NetAnswer struct {
+	Allowed bool     `json:"allowed"`
+	Reason  string   `json:"reason"`           // for people
+	Rule    *NetRule `json:"rule,omitempty"`   // that decides; nil = the mode
+	How     string   `json:"how"`              // passed, intercepted, injected or refused
+	Policy  string   `json:"policy,omitempty"` // digest
+	Next    string   `json:"next,omitempty"`   // what to do about a refusal
+}

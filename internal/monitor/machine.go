@@ -71,8 +71,9 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		timings: make(map[string]time.Duration), folders: folders{change: make(chan struct{}, 1)},
 	}
 	m.names = proxy.New(proxy.Config{Certificate: m.serverRun().InsideCert(), Log: log, Names: map[string]http.Handler{
-		vm.GitHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
-		vm.S3Host:  proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
+		vm.GitHost:    proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
+		vm.S3Host:     proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
+		vm.PolicyHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 	}})
 	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, OnConnection: m.conns.add, Log: log})
 	if err != nil {

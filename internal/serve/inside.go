@@ -54,11 +54,16 @@ func (s *stack) serveInside(ctx context.Context, door httpd.Handler) <-chan erro
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
-		if host == vm.S3Host {
+		switch host {
+		case vm.S3Host:
 			s.s3Inside.ServeVM(w, r, id)
-			return
+		case vm.PolicyHost:
+			door.ServePolicy(w, r, id)
+		case vm.MonitorHost:
+			door.ServeMonitor(w, r, id)
+		default:
+			door.ServeVM(w, r, id)
 		}
-		door.ServeVM(w, r, id)
 	}}
 	go func() { // ends with ctx
 		defer close(failed)
