@@ -74,7 +74,7 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("the machine's policy is %q, want %q", mode, vm.NetPackages)
 	}
 	_, err = e.Policy.Set(ctx, c, "box", []string{"ajar"})
-	wantCode(t, err, vm.NotFound, "POLICY_NOT_FOUND")
+	wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
 	s.World.Fail("network", vm.Errorf(vm.Unavailable, "", "no"))
 	if _, err := e.Policy.Set(ctx, c, "box", []string{"open"}); err == nil {
 		t.Error("succeeded though the machine was not told")
