@@ -27,6 +27,7 @@ import (
 	"github.com/warren-vm/warren/internal/names"
 	"github.com/warren-vm/warren/internal/objects"
 	"github.com/warren-vm/warren/internal/outside"
+	"github.com/warren-vm/warren/internal/policy"
 	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/ship"
 	"github.com/warren-vm/warren/internal/vault"
@@ -73,6 +74,7 @@ type House struct {
 	Engine   *engine.Engine
 	Inside   *inside.Inside
 	Names    *names.Names
+	Policy   *policy.Policy
 	Job      *job.Job
 	Answers  *answers.Answers
 	Repo     *repo.Repo
@@ -117,6 +119,8 @@ func build(ctx context.Context, c *Config) *House {
 	h.Asks = asks.New(h.Ledger, asks.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log, Webhook: c.AskWebhook})
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
+	h.Policy = policy.New(h.Ledger, policy.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
+	c.Config.Policies = h.Policy
 	c.Config.Hosted = func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error) {
 		return h.Repo.Get(ctx, c, ref)
 	}
@@ -163,13 +167,15 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.Changes.OpenObjects(h.published)
 	h.Ship.Open(h.Inside)
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
+	h.Policy.Open(ctx, h.Engine)
+	h.opened = append(h.opened, h.Policy.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount, Ask: h.Asks.Call,
-		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget, h.Asks.Forget},
+		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Policy.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget, h.Asks.Forget},
 	})
 	if err == nil {
 		h.opened = append(h.opened, h.Asks.Close)
-		err = h.Asks.Open(ctx, h.Engine, edits{h.Engine})
+		err = h.Asks.Open(ctx, h.Engine, h.Policy)
 	}
 	if err == nil {
 		err = h.Answers.Open()
