@@ -41,7 +41,7 @@ func site(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call) {
 // user returns a call of another account that is no admin.
 func user(t *testing.T, e *vmtest.House, c *vm.Call) *vm.Call {
 	t.Helper()
-	a, _, err := e.CreateAccount(t.Context(), c, "user", false)
+	a, _, _, err := e.CreateAccount(t.Context(), c, "user")
 	if err != nil {
 		t.Fatal(err)
 	}
