@@ -127,6 +127,9 @@ type VM struct {
 	Profile string `json:"profile,omitempty"`
 	// Parent is the VM that it was forked from; "" = none.
 	Parent ID `json:"parent,omitempty"`
+	// FromInside says that it, or an ancestor, was forked by the programs of a VM. Its own
+	// programs may not fork it.
+	FromInside bool `json:"fromInside,omitempty"`
 	// CaptureEvery is the interval of automatic generations; 0 = never.
 	CaptureEvery Seconds `json:"captureEverySeconds,omitempty"`
 	// VolumesSeen are the volumes that were mounted since it was booted: its memory
@@ -197,6 +200,9 @@ type Actor struct {
 	// VM is set for programs inside a VM, which call as the VM itself: they reach only
 	// the repositories that were granted to it.
 	VM ID `json:"vm,omitempty"`
+	// Guest is the name of that VM's profile if the call came to PolicyHost: the call may
+	// then use the profile's GuestVerbs on the VM. "" = it may not.
+	Guest string `json:"-"`
 
 	// Ask is the approval by which an identity acts, and AskedFor the right that was
 	// approved. AsOwner says that the approved call may do what only the owner may.
