@@ -63,7 +63,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 		CreatedAt: now, LastActive: now,
 	}
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
-		e.fillSize, fillProfile, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir, fillLabels,
+		e.fillSize, fillProfile, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir, fillLabels, fillPaths,
 	} {
 		if err := fill(&rec, r, img); err != nil {
 			return nil, err
