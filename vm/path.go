@@ -56,3 +56,15 @@ type PathRuleShown struct {
 	PathRule
 	Places []PathPlace `json:"places"`
 }
+
+// PathQuestion asks for a decision about a path that a rule with PathAsk matches.
+type PathQuestion struct {
+	Path  string `json:"path"`
+	Write bool   `json:"write,omitempty"`
+}
+
+// PathDecision is the answer to a PathQuestion.
+type PathDecision struct {
+	Allowed bool `json:"allowed"`
+	Seconds int  `json:"seconds,omitempty"` // how long it holds; 0 = until the rules change or the folder is unmounted
+}

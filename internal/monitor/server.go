@@ -40,7 +40,9 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("POST /stop", s.stop)
 	mux.HandleFunc("POST /kill", s.kill)
 	mux.HandleFunc("PUT /network", s.network)
+	mux.HandleFunc("PUT /paths", s.setPaths)
 	mux.HandleFunc("GET /connections", s.connections)
+	mux.HandleFunc("POST /network/cuts", s.cuts)
 	mux.HandleFunc("POST /capture", s.capture)
 	mux.HandleFunc("POST /resize", s.resize)
 	mux.HandleFunc("POST /volume", s.plugVolume)
@@ -174,6 +176,15 @@ func (s *server) network(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSONBody(w, struct{}{})
+}
+
+func (s *server) cuts(w http.ResponseWriter, r *http.Request) {
+	var p vm.NetworkPolicy
+	if err := readJSONBody(r, &p); err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, s.m.net.CutBy(p))
 }
 
 func (s *server) connections(w http.ResponseWriter, _ *http.Request) {
