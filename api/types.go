@@ -38,7 +38,7 @@ type CreateVM struct {
 	// Ours.
 	Image      string                  `json:"image,omitempty"`      // name, image id or snapshot id
 	Profile    string                  `json:"profile,omitempty"`    // untrusted, agent, dev; absent = agent
-	Network    vm.NetworkSpec          `json:"network,omitempty"`    // words, such as packages,api.example.com:443, or an object
+	Network    vm.NetworkSpec          `json:"network,omitempty"`    // words, or an object of mode, policies and rules; absent = closed
 	TTL        vm.Optional[vm.Seconds] `json:"ttlSeconds,omitzero"`  // deleted after this time, in any state; null = never
 	UniqueName bool                    `json:"uniqueName,omitempty"` // refuse a name in use
 	OneShot    bool                    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client has left
@@ -88,9 +88,11 @@ type VM struct {
 	Reason            string          `json:"reason,omitempty"`
 	Image             string          `json:"image"`
 	ImageID           vm.ImageID      `json:"imageId"`
-	Network           string          `json:"network"`
-	Profile           string          `json:"profile,omitempty"`  // absent = agent
-	IdleTimeout       *vm.Seconds     `json:"idleTimeoutSeconds"` // null = never
+	Network           string          `json:"network"`                   // its mode; GET network has the rules
+	NetworkRules      int             `json:"networkRules,omitempty"`    // how many
+	NetworkPolicies   []string        `json:"networkPolicies,omitempty"` // that it uses
+	Profile           string          `json:"profile,omitempty"`         // absent = agent
+	IdleTimeout       *vm.Seconds     `json:"idleTimeoutSeconds"`        // null = never
 	ActivityThreshold int64           `json:"activityThresholdBytes,omitempty"`
 	IdleStops         bool            `json:"idleStops,omitempty"` // stopped instead of suspended after the idle timeout
 	TTL               vm.Seconds      `json:"ttlSeconds,omitempty"`
@@ -374,11 +376,6 @@ type RenameVM struct {
 // removes one, the others stay.
 type LabelVM struct {
 	Labels map[string]*string `json:"labels"`
-}
-
-// SetNetwork is the body of PUT network.
-type SetNetwork struct {
-	Mode string `json:"mode"`
 }
 
 // Connections answers GET connections.
