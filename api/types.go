@@ -38,7 +38,7 @@ type CreateVM struct {
 	// Ours.
 	Image      string                  `json:"image,omitempty"`      // name, image id or snapshot id
 	Profile    string                  `json:"profile,omitempty"`    // untrusted, agent, dev; absent = agent
-	Network    vm.NetworkSpec          `json:"network,omitempty"`    // words, or an object of mode, policies and rules; absent = closed
+	Network    vm.NetworkSpec          `json:"network,omitempty"`    // words, such as packages,api.example.com:443, or an object
 	TTL        vm.Optional[vm.Seconds] `json:"ttlSeconds,omitzero"`  // deleted after this time, in any state; null = never
 	UniqueName bool                    `json:"uniqueName,omitempty"` // refuse a name in use
 	OneShot    bool                    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client has left
@@ -46,6 +46,8 @@ type CreateVM struct {
 	StopOnIdle bool                    `json:"stopOnIdle,omitempty"` // stop it after the idle timeout, instead of suspending it
 
 	CaptureEvery vm.Seconds `json:"captureEverySeconds,omitempty"` // interval of automatic generations; 0 = never
+	// FilesystemMD writes FILESYSTEM.md into the working directory: which places of the VM last.
+	FilesystemMD bool `json:"filesystemMd,omitempty"`
 
 	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
 }

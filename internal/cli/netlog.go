@@ -64,7 +64,7 @@ func (a *app) netLog(ctx context.Context, o *netLogOptions) error {
 	}
 	t := &table{head: []string{"TIME", "PROTO", "TO", "HOW", "UP", "DOWN", "RULE", "WHY"}, spare: []string{"DOWN", "UP", "RULE"}}
 	for _, k := range shown {
-		t.add(k.Time.Local().Format(time.TimeOnly), k.Proto, place(k), how(k), human(k.Up), human(k.Down), or(plain(k.Rule), "-"), plain(k.Reason))
+		t.add(k.Time.Local().Format(time.TimeOnly), k.Proto, ledTo(k), how(k), human(k.Up), human(k.Down), or(plain(k.Rule), "-"), plain(k.Reason))
 	}
 	a.io.print(t)
 	return nil
@@ -96,7 +96,7 @@ func (a *app) netFollow(ctx context.Context, c *client.Client, o *netLogOptions,
 				}
 				continue
 			}
-			a.io.printf("%s %-5s %-11s %s  %s\n", k.Time.Local().Format(time.TimeOnly), k.Proto, how(k), place(k), plain(k.Reason))
+			a.io.printf("%s %-5s %-11s %s  %s\n", k.Time.Local().Format(time.TimeOnly), k.Proto, how(k), ledTo(k), plain(k.Reason))
 		}
 		last = l
 		select {
@@ -139,8 +139,8 @@ func how(k vm.Connection) string {
 	return vm.NetRefused
 }
 
-// place is where a connection led, for people.
-func place(k vm.Connection) string {
+// ledTo is where a connection led, for people.
+func ledTo(k vm.Connection) string {
 	to := leadsTo(k)
 	if k.Method != "" || k.Path != "" {
 		to = strings.TrimSpace(k.Method + " " + to + k.Path)

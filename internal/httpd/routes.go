@@ -63,6 +63,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.domainRoutes()...)
 	rows = append(rows, s.dnsRoutes()...)
 	rows = append(rows, s.identityRoutes()...)
+	rows = append(rows, s.askRoutes()...)
 	rows = append(rows, s.sshRoutes()...)
 	rows = append(rows, s.vmRepoRoutes()...)
 	rows = append(rows, s.storageRoutes()...)

@@ -188,6 +188,9 @@ func (s *server) serve(q *request) error {
 		q.call.To, err = destination(q.Header)
 	}
 	if err == nil {
+		q.call.AskFor, err = askTimeout(q.Header)
+	}
+	if err == nil {
 		err = row.handle(q)
 	}
 	if strings.HasPrefix(row.pattern, "/v1/vms/{vm}/pty") && vm.AsError(err).Code == "VM_ACCESS_DENIED" {
