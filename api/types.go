@@ -46,6 +46,8 @@ type CreateVM struct {
 	StopOnIdle bool                    `json:"stopOnIdle,omitempty"` // stop it after the idle timeout, instead of suspending it
 
 	CaptureEvery vm.Seconds `json:"captureEverySeconds,omitempty"` // interval of automatic generations; 0 = never
+	// FilesystemMD writes FILESYSTEM.md into the working directory: which places of the VM last.
+	FilesystemMD bool `json:"filesystemMd,omitempty"`
 
 	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
 }
