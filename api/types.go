@@ -48,6 +48,8 @@ type CreateVM struct {
 	CaptureEvery vm.Seconds `json:"captureEverySeconds,omitempty"` // interval of automatic generations; 0 = never
 
 	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
+
+	Secrets []string `json:"secrets,omitempty"` // names of secrets that it may use
 }
 
 // CreatedVM answers POST /v1/vms.
