@@ -23,6 +23,13 @@ const (
 	InsideCAHash = "5f50c9b1"
 )
 
+// InterceptCA is the common name of the CA of one VM, which signs for the hosts whose requests
+// its network reads, and InterceptCAHash the name under which OpenSSL looks it up.
+const (
+	InterceptCA     = "Warren network of this VM"
+	InterceptCAHash = "00000000"
+)
+
 // InsideCAFile is the CA's file in a guest. OpenSSL and GnuTLS find it by the links below
 // InsideCertDir, which InsideCALinks names, each with its target.
 const (
