@@ -142,6 +142,7 @@ func (a *Agent) reset(r vm.Reset) vm.ResetReport {
 	did(vm.ResetHostKeys, a.resetHostKeys(r.HostKeys))
 	did(vm.ResetLinkKey, a.resetLinkKey(r.LinkKey))
 	a.trust(r.CA)
+	a.give(r)
 	return report
 }
 

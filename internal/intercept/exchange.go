@@ -66,7 +66,7 @@ func (i *Interceptor) handle(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusServiceUnavailable, "this VM has 256 requests open; wait for one to end")
 		return
 	}
-	e := &exchange{s: s, policy: s.d.Policy(), target: target{host: s.d.Name, port: int(s.d.Port), methods: methodsOf(r), path: r.URL.EscapedPath()}}
+	e := &exchange{s: s, policy: s.d.Policy(), target: target{host: s.d.Name, port: int(s.d.Port), methods: egress.Methods(r.Method, r.Header), path: r.URL.EscapedPath()}}
 	for _, m := range e.target.methods {
 		if v := s.d.Judge(m, e.target.path); !v.Allow {
 			s.d.Refuse(m, e.target.path, v)

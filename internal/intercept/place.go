@@ -34,20 +34,6 @@ type target struct {
 	path    string
 }
 
-// overrides are headers by which some servers replace the method.
-var overrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
-
-// methodsOf lists the methods that a server may carry out.
-func methodsOf(r *http.Request) []string {
-	out := []string{r.Method}
-	for _, name := range overrides {
-		for _, v := range r.Header[name] {
-			out = append(out, strings.ToUpper(strings.TrimSpace(v)))
-		}
-	}
-	return out
-}
-
 // look finds the placeholders of a VM in a request's head. Each must be in the one header of
 // its own secret, once, in a request that the secret is for.
 func look(uses []vm.SecretUse, r *http.Request, t target) (places []place, bad *stray) {
