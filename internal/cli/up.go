@@ -113,7 +113,7 @@ func repoFlags(list []string) (*api.Git, error) {
 
 // request turns the flags into the request.
 func (o *upOptions) request() (api.CreateVM, error) {
-	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: o.net, Profile: o.profile, Secrets: o.secrets}
+	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: vm.NetworkSpec(o.net), Profile: o.profile, Secrets: o.secrets}
 	var err error
 	if o.name != "" {
 		if err := vm.CheckName(o.name); err != nil {
