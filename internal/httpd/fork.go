@@ -87,7 +87,7 @@ func (s *server) fork(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: in.IdleTimeout, TTL: in.TTL, Volumes: in.Volumes, Folders: in.Folders, Labels: in.Labels}
+	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: in.IdleTimeout, TTL: in.TTL, Volumes: in.Volumes, Folders: in.Folders, Labels: in.Labels, Network: in.Network}
 	if in.Count != nil {
 		if r.Count = *in.Count; r.Count == 0 {
 			r.Count = -1 // an explicit 0 is refused, unlike an absent count
