@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"internal/usernet":    {"vm", "internal/egress"},
 	"internal/intercept":  {"vm", "internal/layout", "internal/ca", "internal/egress", "internal/usernet"},
 	"internal/outside":    {"vm", "internal/egress"},
-	"internal/secret":     {"vm", "internal/layout", "internal/ledger", "internal/journal", "internal/seal", "internal/outside"},
+	"internal/secret":     {"vm", "internal/egress", "internal/layout", "internal/ledger", "internal/journal", "internal/seal", "internal/outside"},
 	"internal/audit":      {"vm", "internal/layout"},
 	"internal/events":     {"vm", "internal/layout"},
 	"internal/image":      {"vm", "internal/layout"},
