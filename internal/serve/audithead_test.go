@@ -35,7 +35,7 @@ func TestAuditHead(t *testing.T) {
 	head := func() *auditHead { return &auditHead{store.Backend{Store: s}, "here", true} }
 	session := func(n int) vm.AuditReport {
 		t.Helper()
-		l, err := audit.Open(dir)
+		l, err := audit.Open(ctx, dir, audit.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestAuditHead(t *testing.T) {
 	if err != nil || end.Seq != 10 || end.Hash == "" {
 		t.Errorf("the head in the store is %+v (%v), want sequence 10 with a hash", end, err)
 	}
-	l, err := audit.Open(dir)
+	l, err := audit.Open(ctx, dir, audit.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
