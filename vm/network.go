@@ -64,6 +64,7 @@ type NetRule struct {
 	// itself), an IP address, a CIDR, or "*" (every public address).
 	To string `json:"to"`
 	// Ports that the rule is about; none = 80 and 443 for names and "*", all for addresses.
+	// A rule that denies and names no port is about all ports of all protocols.
 	Ports []PortRange `json:"ports,omitempty"`
 	// Proto is "tcp" or "udp"; "" = tcp.
 	Proto string `json:"proto,omitempty"`

@@ -52,6 +52,7 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpNetwork  Op = "network" // change of network policy
+	OpPolicy   Op = "policy"  // a named network policy of the account is set or removed
 	OpOnBoot   Op = "on-boot" // change of what happens to it when the host starts
 	OpRollback Op = "rollback"
 	OpResize   Op = "resize"

@@ -56,6 +56,7 @@ const (
 	objects  = "^TestObjects"
 	shipping = "^TestObjects(Job|Publish|HostileTree|Ship|CopiedOut)" // of those
 	archives = "^(TestBackup|TestBundle|TestBaseline)"
+	control  = "^(TestNet|TestSecret|TestEvidence|TestAsk|TestPaths|TestGuestSide)"
 )
 
 // A budget is at least 1.5 times what the suite takes on a quiet machine with two cores, because
@@ -79,7 +80,7 @@ func suites() []suite {
 		}},
 		{name: "foundation", budget: 17 * time.Minute, steps: []step{
 			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control, "./test/system/..."),
 			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=8m", "-run="+crashes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
@@ -97,6 +98,9 @@ func suites() []suite {
 		}},
 		{name: "archives", budget: 8 * time.Minute, steps: []step{
 			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=10m", "-run="+archives, "./test/system/..."),
+		}},
+		{name: "control", budget: 12 * time.Minute, steps: []step{
+			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=12m", "-run="+control, "./test/system/..."),
 		}},
 		{name: "safety", budget: 8 * time.Minute, steps: []step{
 			gotest("what agents do to machines", "-tags=system", "-timeout=12m", "./test/safety/..."),
