@@ -141,6 +141,11 @@ const (
 	OpObjectRead   Op = "object-read"
 	OpUpload       Op = "object-upload" // a multipart upload begins or is abandoned
 	OpLifecycle    Op = "object-lifecycle"
+
+	OpSecretSet    Op = "secret-set" // a secret is kept, or its value replaced
+	OpSecretRemove Op = "secret-remove"
+	OpSecretGrant  Op = "secret-grant" // a VM may use it; also the end of that
+	OpSecretUse    Op = "secret-use"   // its value is put into a request of a VM
 )
 
 // Next is the effect of an operation on a VM's state.
