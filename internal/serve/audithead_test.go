@@ -48,7 +48,7 @@ func TestAuditHead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := a.Verify(ctx)
+		r, err := a.Verify(ctx, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestAuditHead(t *testing.T) {
 	if err := h.Save(ctx, audit.Head{Seq: 12, Hash: "of a record that was cut off"}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := (auditor{l, dir, h}).Verify(ctx); err != nil || r.OK || !strings.Contains(r.Problem, "the tail is cut") {
+	if r, err := (auditor{l, dir, h}).Verify(ctx, nil); err != nil || r.OK || !strings.Contains(r.Problem, "the tail is cut") {
 		t.Errorf("a log that ends before its head verifies as %+v (%v), want a cut tail", r, err)
 	}
 }
