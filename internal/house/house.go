@@ -146,6 +146,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now, Ship: h.Ship, Object: h.object})
 	h.Handoff = handoff.New(handoff.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Engine: h.Engine, Repo: h.Repo, Objects: h.Objects, Published: h.publishedRefs, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Backup = backup.New(backup.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Records: c.Records, Engine: h.Engine, Repos: h.Repo, Objects: h.Objects, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
+	h.Journal.Know(journal.Facts{VM: h.Engine.VMOf, Right: h.Access.RightDigest})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }

@@ -15,6 +15,7 @@ func (s *server) monitorCalls() map[string]func(*request, vm.VM) error {
 	return map[string]func(*request, vm.VM) error{
 		"POST /secret-use":       s.useSecret,
 		"POST /secret-misplaced": s.misplacedSecret,
+		"POST /connections":      s.connectionsOf,
 	}
 }
 
