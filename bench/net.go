@@ -94,7 +94,11 @@ func port(n int) []vm.PortRange { return []vm.PortRange{{First: n, Last: n}} }
 
 // set puts a policy in force.
 func (n *netBench) set(p netPolicy) error {
-	return n.s.call(n.ctx, "PUT", "/v1/vms/"+n.id+"/network", map[string]any{"mode": p.mode, "rules": p.rules}, nil)
+	body := map[string]any{"mode": p.mode}
+	if p.rules != nil {
+		body["rules"] = p.rules
+	}
+	return n.s.call(n.ctx, "PUT", "/v1/vms/"+n.id+"/network", body, nil)
 }
 
 // netSetup measures new connections of a guest: until the server's first byte, and with
@@ -115,18 +119,18 @@ func (n *netBench) setup() error {
 	for _, k := range kinds {
 		prefix := "new connection, " + k.name + ": "
 		ways := []netPolicy{openPolicy, ruled("50 rules", k.rule)}
-		for round := range 1 + max(10, 2*n.n) { // the first one is warm-up
+		for round := range 2 + max(20, 5*n.n) { // the first two are warm-up
 			for i := range ways {
 				p := ways[(i+round)%2]
 				if err := n.set(p); err != nil {
 					return err
 				}
-				const first = 5 // after a change caches are cold
-				d, err := n.guest.do(order{Do: "setup", Kind: k.kind, Port: k.port, N: first + 20})
+				const first = 2 // after a change caches are cold
+				d, err := n.guest.do(order{Do: "setup", Kind: k.kind, Port: k.port, N: first + 8})
 				if err != nil {
 					return fmt.Errorf("%s%s: %w", prefix, p.name, err)
 				}
-				if s := n.rep.series(prefix+p.name, "ms", bound{}); round > 0 {
+				if s := n.rep.series(prefix+p.name, "ms", bound{}); round > 1 {
 					s.Samples = append(s.Samples, d.Ms[first:]...)
 				}
 			}
@@ -267,42 +271,55 @@ func (n *netBench) change() error {
 			}
 			ended <- err
 		}()
-		at := map[byte]time.Time{}
-		var sent, got time.Time
-		for len(at) < 3 {
-			select {
-			case r := <-heard:
-				at[r.what] = r.at
-				if r.what != '!' {
-					continue
-				}
-				if err := pause(n.ctx, 200*time.Millisecond); err != nil { // connections are tried meanwhile
-					return err
-				}
-				sent = time.Now()
-				if err := n.set(narrow); err != nil {
-					return errors.Join(err, <-ended)
-				}
-				got = time.Now()
-			case err := <-ended:
-				if len(heard) == 0 {
-					return fmt.Errorf("a change: %w", errors.Join(err, errors.New("the guest ended before it reported")))
-				}
-				ended <- err
-			case <-n.ctx.Done():
-				return n.ctx.Err()
-			}
-		}
-		if err := <-ended; err != nil {
-			return err
+		c, err := n.changed(heard, ended, narrow)
+		if err != nil {
+			return fmt.Errorf("a change of policy: %w", err)
 		}
 		if round < 2 {
 			continue
 		}
-		answered.took(got.Sub(sent))
-		refused.took(at['R'].Sub(sent))
-		cut.took(at['C'].Sub(sent))
-		force.took(max(at['R'].Sub(sent), at['C'].Sub(sent)))
+		answered.took(c.answered)
+		refused.took(c.refused)
+		cut.took(c.cut)
+		force.took(max(c.refused, c.cut))
 	}
 	return nil
+}
+
+// changed is how long the parts of a change took, from its request on.
+type changed struct{ answered, refused, cut time.Duration }
+
+// changed changes the policy when the guest has begun, and waits until the guest has said
+// that both happened and ended.
+func (n *netBench) changed(heard <-chan report1, ended <-chan error, to netPolicy) (c changed, err error) {
+	var sent time.Time
+	for got := 0; got < 3 || ended != nil; {
+		select {
+		case r := <-heard:
+			got++
+			switch r.what {
+			case 'R':
+				c.refused = r.at.Sub(sent)
+			case 'C':
+				c.cut = r.at.Sub(sent)
+			default:
+				if err := pause(n.ctx, 200*time.Millisecond); err != nil { // new connections are tried meanwhile
+					return c, err
+				}
+				sent = time.Now()
+				if err := n.set(to); err != nil {
+					return c, errors.Join(err, <-ended)
+				}
+				c.answered = time.Since(sent)
+			}
+		case err := <-ended:
+			if err != nil {
+				return c, err
+			}
+			ended = nil
+		case <-n.ctx.Done():
+			return c, n.ctx.Err()
+		}
+	}
+	return c, nil
 }

@@ -145,7 +145,7 @@ type netGuest struct {
 }
 
 func startNetGuest(ctx context.Context, s *server, id string) (*netGuest, error) {
-	g := &netGuest{cmd: s.cli(ctx, "exec", id, "--", "python3", "-u", "-c", netProgram)}
+	g := &netGuest{cmd: s.cli(ctx, "exec", "-i", id, "--", "python3", "-u", "-c", netProgram)}
 	g.cmd.Stderr = &g.stderr
 	in, err := g.cmd.StdinPipe()
 	if err != nil {

@@ -47,6 +47,7 @@ const (
 // outside is that host.
 type outside struct {
 	ns        string // network namespace
+	card      string // of this host, that leads there
 	dir       string
 	cert      tls.Certificate
 	listeners []net.Listener
@@ -71,7 +72,8 @@ func newOutside(ctx context.Context, dir string) (_ *outside, err error) {
 	if os.Getuid() != 0 {
 		return nil, errors.New("network namespaces need root")
 	}
-	o := &outside{ns: "warren-bench-" + strconv.Itoa(os.Getpid()), dir: dir, conns: make(map[net.Conn]struct{})}
+	pid := strconv.Itoa(os.Getpid())
+	o := &outside{ns: "warren-bench-" + pid, card: "wb" + pid, dir: dir, conns: make(map[net.Conn]struct{})}
 	if err := o.makeCert(); err != nil {
 		return nil, err
 	}
@@ -83,11 +85,11 @@ func newOutside(ctx context.Context, dir string) (_ *outside, err error) {
 			err = errors.Join(err, o.close(ctx))
 		}
 	}()
-	here, there := "wb"+strconv.Itoa(os.Getpid()), "eth0"
+	const there = "eth0"
 	for _, args := range [][]string{
-		{"link", "add", here, "type", "veth", "peer", "name", there, "netns", o.ns},
-		{"addr", "add", "198.51.100.1/30", "dev", here},
-		{"link", "set", here, "up"},
+		{"link", "add", o.card, "type", "veth", "peer", "name", there, "netns", o.ns},
+		{"addr", "add", "198.51.100.1/30", "dev", o.card},
+		{"link", "set", o.card, "up"},
 		{"-n", o.ns, "addr", "add", outsideAddr + "/30", "dev", there},
 		{"-n", o.ns, "link", "set", there, "up"},
 	} {
@@ -127,7 +129,10 @@ func (o *outside) close(ctx context.Context) error {
 	}
 	o.mu.Unlock()
 	o.run.Wait()
-	return finish(exec.CommandContext(context.WithoutCancel(ctx), "ip", "netns", "del", o.ns))
+	ctx = context.WithoutCancel(ctx)
+	return errors.Join(
+		finish(exec.CommandContext(ctx, "ip", "link", "del", o.card)), // the namespace's removal would do it later
+		finish(exec.CommandContext(ctx, "ip", "netns", "del", o.ns)))
 }
 
 // listener opens a port in the namespace, from a thread that enters it and ends.
