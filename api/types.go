@@ -38,7 +38,7 @@ type CreateVM struct {
 	// Ours.
 	Image      string                  `json:"image,omitempty"`      // name, image id or snapshot id
 	Profile    string                  `json:"profile,omitempty"`    // untrusted, agent, dev; absent = agent
-	Network    string                  `json:"network,omitempty"`    // closed, packages, open
+	Network    vm.NetworkSpec          `json:"network,omitempty"`    // words, such as packages,api.example.com:443, or an object
 	TTL        vm.Optional[vm.Seconds] `json:"ttlSeconds,omitzero"`  // deleted after this time, in any state; null = never
 	UniqueName bool                    `json:"uniqueName,omitempty"` // refuse a name in use
 	OneShot    bool                    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client has left

@@ -99,13 +99,20 @@ type NetLimit struct {
 
 // SecretUse says where the network of a VM puts a secret in. The guest holds the placeholder.
 type SecretUse struct {
-	Name        string   `json:"name"`        // of the secret, in the VM's account
-	Placeholder string   `json:"placeholder"` // of this VM alone
-	Host        string   `json:"host"`        // exact, lower case
-	Port        int      `json:"port"`        // 443 unless the secret says otherwise
-	Header      string   `json:"header"`      // the one header, in canonical form
-	Methods     []string `json:"methods,omitempty"`
-	Paths       []string `json:"paths,omitempty"`
+	ID          string `json:"id"`          // of the secret: a later secret with its name is another one
+	Name        string `json:"name"`        // of the secret, in the VM's account
+	Env         string `json:"env"`         // environment variable in the guest that holds the placeholder
+	Placeholder string `json:"placeholder"` // of this VM alone
+	// Prefix is the beginning of the placeholder that is the secret's own, such as ghp_.
+	Prefix string `json:"prefix,omitempty"`
+	// Inherited are placeholders of the VMs that this one was forked from, the newest last:
+	// programs that were running at the fork hold them in memory.
+	Inherited []string `json:"inherited,omitempty"`
+	Host      string   `json:"host"`   // exact, lower case
+	Port      int      `json:"port"`   // 443 unless the secret says otherwise
+	Header    string   `json:"header"` // the one header, in canonical form
+	Methods   []string `json:"methods,omitempty"`
+	Paths     []string `json:"paths,omitempty"`
 }
 
 // Registry is one package registry that an image's package manager is

@@ -52,6 +52,7 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpNetwork  Op = "network" // change of network policy
+	OpPolicy   Op = "policy"  // a named network policy of the account is set or removed
 	OpOnBoot   Op = "on-boot" // change of what happens to it when the host starts
 	OpRollback Op = "rollback"
 	OpResize   Op = "resize"
@@ -137,6 +138,11 @@ const (
 	OpObjectRead   Op = "object-read"
 	OpUpload       Op = "object-upload" // a multipart upload begins or is abandoned
 	OpLifecycle    Op = "object-lifecycle"
+
+	OpSecretSet    Op = "secret-set" // a secret is kept, or its value replaced
+	OpSecretRemove Op = "secret-remove"
+	OpSecretGrant  Op = "secret-grant" // a VM may use it; also the end of that
+	OpSecretUse    Op = "secret-use"   // its value is put into a request of a VM
 )
 
 // Next is the effect of an operation on a VM's state.

@@ -111,7 +111,7 @@ func repoFlags(list []string) (*api.Git, error) {
 
 // request turns the flags into the request.
 func (o *upOptions) request() (api.CreateVM, error) {
-	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: o.net, Profile: o.profile}
+	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: vm.NetworkSpec(o.net), Profile: o.profile}
 	var err error
 	if o.name != "" {
 		if err := vm.CheckName(o.name); err != nil {

@@ -187,7 +187,7 @@ type layerRequest struct {
 	source    string // id of an image or generation
 	layer     spec.Layer
 	key       string
-	network   string
+	network   vm.NetworkSpec
 	deadline  time.Duration
 	impatient bool
 }
@@ -235,7 +235,7 @@ func (e *Engine) layer(ctx context.Context, c *vm.Call, r layerRequest) (vm.Gene
 // makeLayer makes a VM on the layer's source, carries out the layer in it, captures it
 // and deletes it.
 func (e *Engine) makeLayer(ctx context.Context, c *vm.Call, r layerRequest) (id vm.GenerationID, err error) {
-	network, err := e.layerNetwork(r.network)
+	network, err := e.layerNetwork(c, r.network)
 	if err != nil {
 		return "", err
 	}
@@ -256,20 +256,23 @@ func (e *Engine) makeLayer(ctx context.Context, c *vm.Call, r layerRequest) (id 
 	return g.ID, err
 }
 
-// layerNetwork returns the network policy for making a layer: at least the package
-// registries are allowed.
-func (e *Engine) layerNetwork(asked string) (string, error) {
-	mode := e.cfg.Settings.DefaultNetwork
-	if asked != "" {
-		var err error
-		if mode, err = vm.ParseNetworkMode(asked); err != nil {
-			return "", err
-		}
+// layerNetwork returns the network for making a layer: at least the package registries are
+// allowed.
+func (e *Engine) layerNetwork(c *vm.Call, asked vm.NetworkSpec) (vm.NetworkSpec, error) {
+	if asked == "" {
+		asked = vm.NetworkSpec(e.cfg.Settings.DefaultNetwork)
 	}
-	if mode == vm.NetClosed {
-		mode = vm.NetPackages
+	p, err := e.cfg.Policies.Compile(c, c.Actor.Account, asked)
+	if err != nil {
+		return "", err
 	}
-	return string(mode), nil
+	if p.Mode == vm.NetClosed {
+		p.Mode = vm.NetPackages
+	}
+	if len(p.Rules) == 0 {
+		return vm.NetworkSpec(p.Mode), nil
+	}
+	return vm.NetworkRequest{Mode: p.Mode, Rules: p.Rules}.Spec(), nil
 }
 
 // building writes the record of a running build; a nil one writes nothing. Failed writes

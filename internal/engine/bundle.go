@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/warren-vm/warren/internal/egress"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
@@ -132,7 +133,7 @@ type Unpacking struct {
 // Unpack makes a VM of the caller's account from a bundle: suspended if it has memory that
 // this host can continue, else stopped. notes say what differs from the VM that was
 // packed. Its id is the old one if that is free. The VM's network policy is the server's
-// default. Kinds: NotFound (the image is not on this server), Corrupt (another image has
+// default, or closed if that is wider than the VM's mode. Kinds: NotFound (the image is not on this server), Corrupt (another image has
 // its id), Limit, NoSpace, Exists (the name), Invalid, and those of Fill.
 func (e *Engine) Unpack(ctx context.Context, c *vm.Call, u Unpacking) (rec vm.VM, notes []string, err error) {
 	defer func() { err = fail(vm.OpBundleOpen, cmp.Or(u.Name, u.VM.Name), err) }()
@@ -162,7 +163,7 @@ func (e *Engine) Unpack(ctx context.Context, c *vm.Call, u Unpacking) (rec vm.VM
 	if rec.Name != u.VM.Name {
 		notes = append(notes, "the VM is named "+rec.Name)
 	}
-	notes = append(notes, "its network is "+string(rec.Network.Mode)+", the default of this server: `warren net` changes it")
+	notes = append(notes, "its network is "+string(rec.Network.Mode)+", without rules: `warren net` changes it")
 	rec, err = e.unpackOp(op, u, img, memory)
 	return rec, notes, err
 }
@@ -201,8 +202,15 @@ func (e *Engine) planUnpack(ctx context.Context, c *vm.Call, u Unpacking) (rec v
 	if u.VM.IdleTimeout != nil {
 		r.IdleTimeout.Value = *u.VM.IdleTimeout
 	}
+	network := func(rec *vm.VM, r CreateRequest, img vm.Image) error {
+		err := e.fillNetwork(c, rec, "", img)
+		if err == nil && len(egress.Widens(vm.NetworkPolicy{Mode: u.VM.Network.Mode, Hosts: img.Registries}, rec.Network)) > 0 {
+			err = e.fillNetwork(c, rec, vm.NetworkSpec(vm.NetClosed), img)
+		}
+		return err
+	}
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
-		e.fillSize, fillProfile, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir, fillLabels,
+		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels,
 	} {
 		if err := fill(&rec, r, img); err != nil {
 			return rec, img, err

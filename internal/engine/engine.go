@@ -39,6 +39,7 @@ type Config struct {
 	Generations Generations
 	Vault       *vault.Vault
 	Folders     Folders // nil = none are given
+	Policies    Policies
 	// Hosted finds a git repository of this server that the caller may read, by its id or
 	// name; nil = there are none.
 	Hosted func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error)

@@ -7,9 +7,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/egress"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
@@ -34,7 +36,11 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
-	children, err := e.planFork(op.before, r)
+	network, err := e.forkNetwork(op.ctx, c, op.before, r.Network)
+	if err != nil {
+		return Forked{}, err
+	}
+	children, err := e.planFork(op.before, r, network)
 	if err != nil {
 		return Forked{}, err
 	}
@@ -44,7 +50,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 		return Forked{}, err
 	}
 	defer e.releaseClaims(claims...)
-	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: map[string]any{"count": r.Count, "policy": network, "policyDigest": network.Digest()}}); err != nil {
 		return Forked{}, err
 	}
 	g, err := e.forkSourceOf(op, r.Volumes)
@@ -102,8 +108,31 @@ func (e *Engine) forkedBefore(rec vm.VM) bool {
 	return false
 }
 
+// forkNetwork returns the network policy of a fork's children: the parent's, or a narrower
+// one. A wider one is refused with kind Denied.
+func (e *Engine) forkNetwork(ctx context.Context, c *vm.Call, parent vm.VM, asked vm.NetworkSpec) (vm.NetworkPolicy, error) {
+	if asked == "" {
+		return parent.Network, nil
+	}
+	p, err := e.cfg.Policies.Compile(c, parent.Account, asked)
+	if err != nil {
+		return p, err
+	}
+	img, err := e.cfg.Images.Find(ctx, string(parent.Image))
+	if err != nil && p.Mode == vm.NetPackages {
+		return p, err
+	}
+	p.Hosts, p.Secrets = hostsOf(p.Mode, img), parent.Network.Secrets
+	if wider := egress.Widens(parent.Network, p); len(wider) > 0 {
+		return p, vm.Errorf(vm.Denied, label(parent), "a fork may not reach more than its parent: %s", strings.Join(wider, ", ")).
+			WithCode("NETWORK_WIDER", "widens", wider).
+			WithHint("fork it as it is, then open the copy: `warren net allow NAME HOST`")
+	}
+	return p, nil
+}
+
 // planFork makes the records of the children.
-func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
+func (e *Engine) planFork(parent vm.VM, r ForkRequest, network vm.NetworkPolicy) ([]vm.VM, error) {
 	now := e.now()
 	var children []vm.VM
 	for i := range r.Count {
@@ -115,7 +144,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
 		rec.Folders = childFolders(parent.Folders, r.Folders)
-		rec.OneShot = false
+		rec.OneShot, rec.Network = false, network
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)
 		}

@@ -35,7 +35,7 @@ type createPlan struct {
 func (p *createPlan) detail() map[string]any {
 	return map[string]any{
 		"image": string(p.image.ID), "size": p.rec.Size.String(), "network": string(p.rec.Network.Mode),
-		"pooled": p.pooled,
+		"policy": p.rec.Network, "policyDigest": p.rec.Network.Digest(), "pooled": p.pooled,
 	}
 }
 
@@ -62,8 +62,9 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 		Workdir: img.Workdir, OneShot: r.OneShot, Layer: r.forLayer,
 		CreatedAt: now, LastActive: now,
 	}
+	network := func(rec *vm.VM, r CreateRequest, img vm.Image) error { return e.fillNetwork(c, rec, r.Network, img) }
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
-		e.fillSize, fillProfile, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir, fillLabels,
+		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels,
 	} {
 		if err := fill(&rec, r, img); err != nil {
 			return nil, err
@@ -234,17 +235,22 @@ func mayReach(rec vm.VM, p vm.NetworkPolicy) error {
 
 func allows(r vm.NetRule) bool { return r.Action == vm.NetAllow }
 
-func (e *Engine) fillNetwork(rec *vm.VM, r CreateRequest, img vm.Image) error {
-	mode := cmp.Or(profileOf(*rec).Network, e.cfg.Settings.DefaultNetwork)
-	if r.Network != "" {
-		m, err := vm.ParseNetworkMode(r.Network)
-		if err != nil {
-			return vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
-		}
-		mode = m
+// fillNetwork gives a VM the network that is asked for, else its profile's or the server's
+// default.
+func (e *Engine) fillNetwork(c *vm.Call, rec *vm.VM, asked vm.NetworkSpec, img vm.Image) error {
+	if asked == "" {
+		asked = vm.NetworkSpec(cmp.Or(profileOf(*rec).Network, e.cfg.Settings.DefaultNetwork))
 	}
-	rec.Network = vm.NetworkPolicy{Mode: mode, Hosts: hostsOf(mode, img)}
-	return mayReach(*rec, rec.Network)
+	p, err := e.cfg.Policies.Compile(c, rec.Account, asked)
+	if err != nil {
+		if k := vm.KindOf(err); k == vm.Denied {
+			return err
+		}
+		return vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
+	}
+	p.Hosts = hostsOf(p.Mode, img)
+	rec.Network = p
+	return mayReach(*rec, p)
 }
 
 // hostsOf returns the hosts that a mode allows VMs of an image.

@@ -120,6 +120,13 @@ type ObjectGrants interface {
 	LetRead(ctx context.Context, c *vm.Call, id vm.ID, bucket, prefix string) (undo func(context.Context) error, err error)
 }
 
+// Policies turns what a request asks of the network into a policy.
+type Policies interface {
+	// Compile returns the policy of an account's VM, without the hosts of mode packages.
+	// Kinds: Invalid, NotFound (a named policy), Denied, Limit.
+	Compile(c *vm.Call, account vm.AccountID, spec vm.NetworkSpec) (vm.NetworkPolicy, error)
+}
+
 // Pooled is a machine of the pool.
 type Pooled interface {
 	// Pause pauses the machine. Pausing it again succeeds and proves that it still
@@ -133,6 +140,8 @@ type Pooled interface {
 // Network is a machine's side of its user network.
 type Network interface {
 	SetNetwork(ctx context.Context, p vm.NetworkPolicy) error
+	// CutBy lists the open connections that a policy would close, without setting it.
+	CutBy(ctx context.Context, p vm.NetworkPolicy) ([]vm.Connection, error)
 	Ports
 }
 

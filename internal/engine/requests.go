@@ -19,6 +19,8 @@ type ForkRequest struct {
 	Volumes     string                  // for mounted volumes: VolumesCut, VolumesRO, VolumesDetach; "" = refuse
 	Folders     string                  // the children's access to its directories of the host: FoldersRW, FoldersNone; "" = read-only
 
+	Network vm.NetworkSpec // narrower than the parent's; "" = the parent's
+
 	Labels map[string]string // added to the parent's, or replacing those with the same keys
 }
 

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/egress"
 	"github.com/warren-vm/warren/internal/program"
 	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/vm"
@@ -117,7 +119,9 @@ func (s setup) apt(ctx context.Context, l spec.Layer) (err error) {
 		return nil
 	}
 	if s.rec.Network.Mode == vm.NetClosed {
-		if err := s.m.SetNetwork(ctx, vm.NetworkPolicy{Mode: vm.NetPackages, Hosts: s.image.Registries}); err != nil {
+		opened := s.rec.Network
+		opened.Mode, opened.Hosts = vm.NetPackages, s.image.Registries
+		if err := s.m.SetNetwork(ctx, opened); err != nil {
 			return err
 		}
 		defer func() {
@@ -157,18 +161,24 @@ func (s setup) git(ctx context.Context, l spec.Layer) error {
 // time out.
 func (s setup) reachable(what, repo string) error {
 	u, err := url.Parse(repo)
-	if err == nil && u.Scheme == "file" || s.rec.Network.Mode == vm.NetOpen {
+	if err == nil && u.Scheme == "file" {
 		return nil
 	}
-	host := repo
+	q := vm.NetQuestion{Host: repo, Port: 443}
 	if err == nil && u.Hostname() != "" {
-		host = u.Hostname()
+		q.Host = u.Hostname()
+		if port, err := strconv.Atoi(u.Port()); err == nil {
+			q.Port = port
+		} else if u.Scheme == "http" {
+			q.Port = 80
+		}
 	}
-	if slices.ContainsFunc(s.rec.Network.Hosts, func(r vm.Registry) bool { return r.Host == host }) {
+	a := egress.Answer(s.rec.Network, q, nil)
+	if a.Allowed {
 		return nil
 	}
-	reason := fmt.Sprintf("%s is not reachable: the VM's network policy is %s", host, s.rec.Network.Mode)
-	return vm.AsError(setupFailed(what, reason, nil)).WithHint("create the VM with network \"open\"")
+	reason := fmt.Sprintf("%s is not reachable: %s", q.Host, a.Reason)
+	return vm.AsError(setupFailed(what, reason, nil)).WithHint("create the VM with a network that allows it, such as \"packages,%s\"", q.Host)
 }
 
 // withoutSecret removes the user and password from a URL.

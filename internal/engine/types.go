@@ -13,11 +13,11 @@ import (
 // CreateRequest asks for a VM. The zero value is a complete request.
 type CreateRequest struct {
 	Name         string
-	UniqueName   bool    // refuse a name that is taken in the account, kind Exists
-	Image        string  // name, image id or snapshot id; "" = the default image
-	Size         vm.Size // a zero field = the default
-	Profile      string  // one of vm.Profiles; "" = agent
-	Network      string  // a vm.NetworkMode; "" = the profile's, or the server's default
+	UniqueName   bool           // refuse a name that is taken in the account, kind Exists
+	Image        string         // name, image id or snapshot id; "" = the default image
+	Size         vm.Size        // a zero field = the default
+	Profile      string         // one of vm.Profiles; "" = agent
+	Network      vm.NetworkSpec // "" = the profile's, or the server's default
 	Persistence  *vm.Persistence
 	IdleTimeout  vm.Optional[vm.Seconds] // absent = 5 minutes, null = never
 	OnBoot       string                  // a vm.OnBoot; "" = the default of its persistence type

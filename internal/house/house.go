@@ -26,6 +26,7 @@ import (
 	"github.com/warren-vm/warren/internal/names"
 	"github.com/warren-vm/warren/internal/objects"
 	"github.com/warren-vm/warren/internal/outside"
+	"github.com/warren-vm/warren/internal/policy"
 	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/ship"
 	"github.com/warren-vm/warren/internal/vault"
@@ -69,6 +70,7 @@ type House struct {
 	Engine   *engine.Engine
 	Inside   *inside.Inside
 	Names    *names.Names
+	Policy   *policy.Policy
 	Job      *job.Job
 	Answers  *answers.Answers
 	Repo     *repo.Repo
@@ -112,6 +114,8 @@ func build(ctx context.Context, c *Config) *House {
 	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault, c.Config.Access = h.Journal, h.Ledger, h.Meter, h.Vault, h.Access
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
+	h.Policy = policy.New(h.Ledger, policy.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
+	c.Config.Policies = h.Policy
 	c.Config.Hosted = func(ctx context.Context, c *vm.Call, ref string) (vm.Repository, error) {
 		return h.Repo.Get(ctx, c, ref)
 	}
@@ -158,9 +162,11 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.Changes.OpenObjects(h.published)
 	h.Ship.Open(h.Inside)
 	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
+	h.Policy.Open(ctx, h.Engine)
+	h.opened = append(h.opened, h.Policy.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount,
-		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
+		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Policy.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
 	})
 	if err == nil {
 		err = h.Answers.Open()

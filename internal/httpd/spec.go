@@ -236,7 +236,7 @@ func (s *server) buildSnapshot(q *request) error {
 	if err := q.decode(&in, maxFileBody); err != nil {
 		return buildError(err)
 	}
-	from := engine.CreateRequest{Network: in.Network}
+	from := engine.CreateRequest{Network: vm.NetworkSpec(in.Network)}
 	top := in.Layer
 	top.Name = nil
 	if err := fillSpec(&from, outermost(in.Spec, in.Template, &top), in.Image, s.knows(q)); err != nil {

@@ -128,6 +128,13 @@ func (c *Client) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	return c.call(ctx, "PUT", "/network", p, nil)
 }
 
+// CutBy lists the open connections that a policy would close, without setting it.
+func (c *Client) CutBy(ctx context.Context, p vm.NetworkPolicy) (list []vm.Connection, err error) {
+	ctx, cancel := within(ctx, callDeadline)
+	defer cancel()
+	return list, c.call(ctx, "POST", "/network/cuts", p, &list)
+}
+
 // Resize changes the size of the running machine. For each part that differs
 // (vm.PartCPU, ...) it returns vm.Live, or why only a start can change it.
 func (c *Client) Resize(ctx context.Context, want vm.Size) (map[string]string, error) {

@@ -41,6 +41,7 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("POST /kill", s.kill)
 	mux.HandleFunc("PUT /network", s.network)
 	mux.HandleFunc("GET /connections", s.connections)
+	mux.HandleFunc("POST /network/cuts", s.cuts)
 	mux.HandleFunc("POST /capture", s.capture)
 	mux.HandleFunc("POST /resize", s.resize)
 	mux.HandleFunc("POST /volume", s.plugVolume)
@@ -174,6 +175,15 @@ func (s *server) network(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSONBody(w, struct{}{})
+}
+
+func (s *server) cuts(w http.ResponseWriter, r *http.Request) {
+	var p vm.NetworkPolicy
+	if err := readJSONBody(r, &p); err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, s.m.net.CutBy(p))
 }
 
 func (s *server) connections(w http.ResponseWriter, _ *http.Request) {

@@ -148,6 +148,7 @@ type machine struct {
 	// guarded by mu
 	exit   vm.MachineExit
 	policy vm.NetworkPolicy
+	opened []vm.Connection
 	lost   chan struct{} // closed when connections to the monitor are cut
 	active string        // the file to which it writes
 	held   bool          // it is paused after a capture
@@ -295,6 +296,16 @@ func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	defer h.mu.Unlock()
 	h.policy = p
 	return nil
+}
+
+// CutBy says that a closed network would cut the one connection that Open made.
+func (h *handle) CutBy(_ context.Context, p vm.NetworkPolicy) ([]vm.Connection, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p.Mode != vm.NetClosed {
+		return nil, nil
+	}
+	return slices.Clone(h.opened), nil
 }
 
 // Pause pauses the machine. Pausing it again succeeds.

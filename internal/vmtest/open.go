@@ -22,6 +22,7 @@ import (
 	"github.com/warren-vm/warren/internal/meter"
 	"github.com/warren-vm/warren/internal/names"
 	"github.com/warren-vm/warren/internal/objects"
+	"github.com/warren-vm/warren/internal/policy"
 	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/ship"
 	"github.com/warren-vm/warren/internal/storage"
@@ -87,9 +88,10 @@ type House struct {
 	*job.Job
 	*answers.Answers
 	*changes.Changes
-	Repo  *repo.Repo
-	Ship  *ship.Ship
-	Rooms *house.House
+	Policy *policy.Policy
+	Repo   *repo.Repo
+	Ship   *ship.Ship
+	Rooms  *house.House
 }
 
 // Open opens a server's rooms on the site.
@@ -103,7 +105,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Repo: h.Repo, Ship: h.Ship, Rooms: h}, nil
+	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Policy: h.Policy, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Repo: h.Repo, Ship: h.Ship, Rooms: h}, nil
 }
 
 // Close closes the rooms.

@@ -211,6 +211,15 @@ func (w *World) Policy(id vm.ID) vm.NetworkPolicy {
 	return m.policy
 }
 
+// Connect opens a connection of a VM's guest, which a change to mode closed cuts.
+func (w *World) Connect(id vm.ID, c vm.Connection) {
+	if m := w.find(id); m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.opened = append(m.opened, c)
+	}
+}
+
 // Reboot simulates a restart of the host: every machine ends at once.
 func (w *World) Reboot() {
 	w.mu.Lock()
