@@ -88,9 +88,11 @@ type VM struct {
 	Reason            string          `json:"reason,omitempty"`
 	Image             string          `json:"image"`
 	ImageID           vm.ImageID      `json:"imageId"`
-	Network           string          `json:"network"`
-	Profile           string          `json:"profile,omitempty"`  // absent = agent
-	IdleTimeout       *vm.Seconds     `json:"idleTimeoutSeconds"` // null = never
+	Network           string          `json:"network"`                   // its mode; GET network has the rules
+	NetworkRules      int             `json:"networkRules,omitempty"`    // how many
+	NetworkPolicies   []string        `json:"networkPolicies,omitempty"` // that it uses
+	Profile           string          `json:"profile,omitempty"`         // absent = agent
+	IdleTimeout       *vm.Seconds     `json:"idleTimeoutSeconds"`        // null = never
 	ActivityThreshold int64           `json:"activityThresholdBytes,omitempty"`
 	IdleStops         bool            `json:"idleStops,omitempty"` // stopped instead of suspended after the idle timeout
 	TTL               vm.Seconds      `json:"ttlSeconds,omitempty"`
@@ -374,11 +376,6 @@ type RenameVM struct {
 // removes one, the others stay.
 type LabelVM struct {
 	Labels map[string]*string `json:"labels"`
-}
-
-// SetNetwork is the body of PUT network.
-type SetNetwork struct {
-	Mode string `json:"mode"`
 }
 
 // Connections answers GET connections.

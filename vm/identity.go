@@ -47,10 +47,12 @@ type VMPermission struct {
 	Account  AccountID  `json:"account"`
 	VM       ID         `json:"vmId"`
 	// AllowedUsers are the Linux users that it may act as; nil = any.
-	AllowedUsers []string  `json:"allowedUsers"`
-	GrantedAt    time.Time `json:"grantedAt"`
-	GrantedBy    string    `json:"grantedBy"`      // the account
-	Host         string    `json:"host,omitempty"` // id of the server that its VM belongs to; "" = written by an older warren
+	AllowedUsers []string `json:"allowedUsers"`
+	// Ask are the rights that depend on approval: each use waits for a decision.
+	Ask       []AskRight `json:"ask,omitempty"`
+	GrantedAt time.Time  `json:"grantedAt"`
+	GrantedBy string     `json:"grantedBy"`      // the account
+	Host      string     `json:"host,omitempty"` // id of the server that its VM belongs to; "" = written by an older warren
 }
 
 // Allows reports whether the permission is for a Linux user; "" = root.

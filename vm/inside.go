@@ -35,3 +35,10 @@ const (
 func InsideCALinks(file string) [2][2]string {
 	return [2][2]string{{"warren.pem", file}, {InsideCAHash + ".0", "warren.pem"}}
 }
+
+// GuestCommand is the command by which users of a guest reach PolicyHost: a link on its disk
+// to GuestProgram, the agent.
+const (
+	GuestCommand = "/usr/local/bin/warren-agent"
+	GuestProgram = "/run/warren/agent"
+)

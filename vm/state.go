@@ -113,7 +113,10 @@ const (
 	OpPreview        Op = "preview"     // access to a port of a VM is set
 	OpDiff           Op = "diff"        // disks of VMs are compared
 	OpDomain         Op = "domain"      // a domain is verified, mapped or unmapped
-	OpMemory         Op = "memory"      // an agent's memory is enabled, disabled or rolled back
+	OpAsk            Op = "ask"         // an approval is asked for
+	OpApprove        Op = "approve"
+	OpDeny           Op = "deny"
+	OpMemory         Op = "memory" // an agent's memory is enabled, disabled or rolled back
 
 	OpRepoCreate Op = "repo-create"
 	OpRepoRemove Op = "repo-remove"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/answers"
+	"github.com/warren-vm/warren/internal/asks"
 	"github.com/warren-vm/warren/internal/backup"
 	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
@@ -54,6 +55,8 @@ type Config struct {
 	S3URL   string          // at which S3 clients reach the objects; "" = they do not
 	Remote  objects.Remote  // another S3 for the bytes of objects; nil = the data directory
 
+	AskWebhook asks.Webhook // where asks are announced
+
 	Resolver       names.Resolver // for TXT records; nil = the system's
 	PreviewDomains []string       // default: only warren.localhost
 	// ReachPrivate are the private addresses to which imports and webhooks may connect.
@@ -67,6 +70,7 @@ type House struct {
 	Meter    *meter.Meter
 	Vault    *vault.Vault
 	Access   *access.Access
+	Asks     *asks.Asks
 	Engine   *engine.Engine
 	Inside   *inside.Inside
 	Names    *names.Names
@@ -112,6 +116,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Vault = vault.New(ctx, vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	h.Access = access.New(h.Ledger, access.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault, c.Config.Access = h.Journal, h.Ledger, h.Meter, h.Vault, h.Access
+	h.Asks = asks.New(h.Ledger, asks.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log, Webhook: c.AskWebhook})
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
 	h.Policy = policy.New(h.Ledger, policy.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
@@ -165,9 +170,13 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.Policy.Open(ctx, h.Engine)
 	h.opened = append(h.opened, h.Policy.Close)
 	err := h.Access.Open(ctx, access.Rooms{
-		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount,
-		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Policy.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget},
+		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount, Ask: h.Asks.Call,
+		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Policy.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget, h.Asks.Forget},
 	})
+	if err == nil {
+		h.opened = append(h.opened, h.Asks.Close)
+		err = h.Asks.Open(ctx, h.Engine, h.Policy)
+	}
 	if err == nil {
 		err = h.Answers.Open()
 	}

@@ -6,7 +6,6 @@ package httpd
 import (
 	"net/http"
 
-	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -35,10 +34,4 @@ func (h Handler) ServeMonitor(w http.ResponseWriter, r *http.Request, id vm.ID) 
 	if err != nil {
 		q.fail(s, err)
 	}
-}
-
-// ServePolicy answers a request of the programs inside a VM to vm.PolicyHost.
-func (h Handler) ServePolicy(w http.ResponseWriter, _ *http.Request, id vm.ID) {
-	err := vm.Errorf(vm.NotFound, string(id), "nothing answers here yet")
-	http.Error(w, "warren: "+err.Error(), api.Status(err))
 }
