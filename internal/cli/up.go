@@ -35,6 +35,7 @@ type upOptions struct {
 	giving       giving
 	labels       []string
 	repos        []string
+	secrets      []string
 }
 
 func newUp(a *app) *cobra.Command {
@@ -79,6 +80,7 @@ run, if the disk runs short, the lowest priority first.`,
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	f.StringArrayVar(&o.repos, "repo", nil, "clone a repository into it: REPO[:PATH], a name of `repo ls` or a URL; may repeat")
+	f.StringArrayVar(&o.secrets, "secret", nil, "let it use a secret of `warren secret ls`; may repeat")
 	o.giving.add(cmd)
 	a.labelFlag(cmd, &o.labels)
 	o.size.add(f)
@@ -111,7 +113,7 @@ func repoFlags(list []string) (*api.Git, error) {
 
 // request turns the flags into the request.
 func (o *upOptions) request() (api.CreateVM, error) {
-	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: vm.NetworkSpec(o.net), Profile: o.profile}
+	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: vm.NetworkSpec(o.net), Profile: o.profile, Secrets: o.secrets}
 	var err error
 	if o.name != "" {
 		if err := vm.CheckName(o.name); err != nil {

@@ -46,6 +46,7 @@ func (s *server) routes() []route {
 	var rows []route
 	rows = append(rows, s.publicRoutes()...)
 	rows = append(rows, s.hostRoutes()...)
+	rows = append(rows, s.auditRoutes()...)
 	rows = append(rows, s.snapshotRoutes()...) // before the routes with a VM's id
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.networkRoutes()...)
@@ -71,6 +72,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.memoryRoutes()...)
 	rows = append(rows, s.backupRoutes()...)
 	rows = append(rows, s.objectRoutes()...)
+	rows = append(rows, s.secretRoutes()...)
 	rows = append(rows, s.shipRoutes()...)
 	rows = append(rows, s.bundleRoutes()...)
 	rows = append(rows, s.repoTable()...)
@@ -95,8 +97,6 @@ func (s *server) hostRoutes() []route {
 		{"GET", "/v1/images", key, s.images, "Images of this host.", nil, api.ImageList{}, false, ""},
 		{"GET", "/v1/host", key, s.host, "Platform, capacity and VMs of this host.", nil, api.Host{}, false, ""},
 		{"GET", "/v1/config", admin, s.config, "Effective settings with their origin.", nil, nil, false, ""},
-		{"GET", "/v1/audit", key, s.audit, "Audit records, newest first.", nil, api.AuditList{}, false, "vm limit after"},
-		{"GET", "/v1/audit/verify", admin, s.auditVerify, "Check the audit chain.", nil, api.AuditReport{}, false, ""},
 		{"GET", "/v1/accounts", admin, s.accounts, "Accounts.", nil, api.AccountList{}, false, ""},
 		{"POST", "/v1/accounts", admin, s.createAccount, "Create an account with a first key, shown once.", api.NewAccount{}, api.CreatedAccount{}, false, ""},
 		{"DELETE", "/v1/accounts/{account}", admin, s.removeAccount, "Remove an account; with force also its VMs.", nil, okBody{}, false, "force"},
