@@ -45,11 +45,18 @@ var Kinds = []KindRow{
 // Codes holds every contract code that Warren sends, with its HTTP status. The SDK
 // finds its error class by the code, and repeats some requests for ever on an unknown
 // code, so an error with another code is sent with the code of its kind. EVENTS_GONE
-// and the codes of mounts, volumes, buckets and objects are Warren's own, for routes that no SDK calls.
+// and the codes of mounts, volumes, buckets, objects, networks and policies are Warren's own, for routes that no SDK calls.
 var Codes = map[string]int{
 	"ACCESS_DENIED":                          403,
 	"AFTER_ARRAY_CONTAINS_EMPTY":             400,
 	"AMBIGUOUS":                              400,
+	"APPROVAL_REQUIRED":                      403,
+	"ASK_DECIDED":                            409,
+	"ASK_DENIED":                             403,
+	"ASK_ENDED":                              409,
+	"ASK_EXPIRED":                            409,
+	"ASK_NEEDLESS":                           409,
+	"ASK_NOT_FOUND":                          404,
 	"BAD_REQUEST":                            400,
 	"BLOB_NOT_FOUND":                         404,
 	"BRANCH_ALREADY_EXISTS":                  409,
@@ -152,6 +159,12 @@ var Codes = map[string]int{
 	"MOUNT_NOT_FOUND":                        404,
 	"MOUNT_PATH_INVALID":                     400,
 	"MOUNT_PATH_NOT_EMPTY":                   409,
+	"NETWORK_CUTS_CALLER":                    409,
+	"NETWORK_NEEDS_ADMIN":                    403,
+	"NETWORK_RULE_NAMED":                     403,
+	"NETWORK_RULE_NOT_FOUND":                 404,
+	"NETWORK_RULE_SHADOWED":                  409,
+	"NETWORK_WIDER":                          403,
 	"NON_LEAF_LAYER_FIELD_ERROR":             400,
 	"NOT_FOUND":                              404,
 	"NO_DEFAULT_BRANCH":                      404,
@@ -184,6 +197,10 @@ var Codes = map[string]int{
 	"PATH_NOT_FOUND":                         404,
 	"PERMISSION_ALREADY_EXISTS":              409,
 	"PERMISSION_NOT_FOUND":                   404,
+	"POLICY_IN_USE":                          409,
+	"POLICY_NAME_INVALID":                    400,
+	"POLICY_NOT_FOUND":                       404,
+	"POLICY_SHIPPED":                         403,
 	"REFERENCE_NOT_FOUND":                    404,
 	"REPOSITORY_ACCESS_DENIED":               403,
 	"REPOSITORY_NOT_FOUND":                   404,
@@ -255,6 +272,8 @@ var Codes = map[string]int{
 	"VM_PERMISSION_NOT_FOUND":                404,
 	"VM_SETUP_FAILED":                        500,
 	"VM_START_TIMEOUT":                       504,
+	"SECRET_EXISTS":                          409,
+	"SECRET_NOT_FOUND":                       404,
 	"VOLUME_BUSY":                            409,
 	"VOLUME_DAMAGED":                         500,
 	"VOLUME_EXISTS":                          409,

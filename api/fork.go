@@ -21,6 +21,8 @@ type ForkVM struct {
 	Volumes string                  `json:"volumes,omitempty"` // if volumes are mounted: "cut", "ro", "detach"; absent = refused
 	Folders string                  `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
 
+	Network vm.NetworkSpec `json:"network,omitempty"` // narrower than the parent's; absent = the parent's
+
 	Labels map[string]string `json:"labels,omitempty"` // in addition to the parent's; the same key replaces the parent's value
 }
 

@@ -106,7 +106,7 @@ type BuildSnapshot struct {
 	Template    *Layer          `json:"template,omitempty"`
 	Persistence *vm.Persistence `json:"persistence,omitempty"`
 	Image       string          `json:"image,omitempty"`   // ours
-	Network     string          `json:"network,omitempty"` // ours: during the build
+	Network     vm.NetworkSpec  `json:"network,omitempty"` // ours: during the build
 }
 
 // BuiltSnapshot answers POST /v1/vms/snapshots.

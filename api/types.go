@@ -46,8 +46,12 @@ type CreateVM struct {
 	StopOnIdle bool                    `json:"stopOnIdle,omitempty"` // stop it after the idle timeout, instead of suspending it
 
 	CaptureEvery vm.Seconds `json:"captureEverySeconds,omitempty"` // interval of automatic generations; 0 = never
+	// FilesystemMD writes FILESYSTEM.md into the working directory: which places of the VM last.
+	FilesystemMD bool `json:"filesystemMd,omitempty"`
 
 	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
+
+	Secrets []string `json:"secrets,omitempty"` // names of secrets that it may use
 }
 
 // CreatedVM answers POST /v1/vms.
@@ -88,9 +92,11 @@ type VM struct {
 	Reason            string          `json:"reason,omitempty"`
 	Image             string          `json:"image"`
 	ImageID           vm.ImageID      `json:"imageId"`
-	Network           string          `json:"network"`
-	Profile           string          `json:"profile,omitempty"`  // absent = agent
-	IdleTimeout       *vm.Seconds     `json:"idleTimeoutSeconds"` // null = never
+	Network           string          `json:"network"`                   // its mode; GET network has the rules
+	NetworkRules      int             `json:"networkRules,omitempty"`    // how many
+	NetworkPolicies   []string        `json:"networkPolicies,omitempty"` // that it uses
+	Profile           string          `json:"profile,omitempty"`         // absent = agent
+	IdleTimeout       *vm.Seconds     `json:"idleTimeoutSeconds"`        // null = never
 	ActivityThreshold int64           `json:"activityThresholdBytes,omitempty"`
 	IdleStops         bool            `json:"idleStops,omitempty"` // stopped instead of suspended after the idle timeout
 	TTL               vm.Seconds      `json:"ttlSeconds,omitempty"`
@@ -376,11 +382,6 @@ type LabelVM struct {
 	Labels map[string]*string `json:"labels"`
 }
 
-// SetNetwork is the body of PUT network.
-type SetNetwork struct {
-	Mode string `json:"mode"`
-}
-
 // Connections answers GET connections.
 type Connections struct {
 	Connections []vm.Connection `json:"connections"`
@@ -477,6 +478,10 @@ type AuditRecord struct {
 	Error     string         `json:"error,omitempty"`
 	EndedAt   time.Time      `json:"endedAt,omitzero"`
 	Detail    map[string]any `json:"detail,omitempty"`
+
+	Generation vm.GenerationID `json:"generation,omitempty"` // that the VM stood on
+	Network    string          `json:"network,omitempty"`    // digest of the VM's network policy
+	Right      string          `json:"right,omitempty"`      // digest of the permission by which the caller acted
 }
 
 // AuditList answers GET /v1/audit, newest first.
@@ -485,10 +490,27 @@ type AuditList struct {
 }
 
 // AuditReport answers GET /v1/audit/verify.
-type AuditReport struct {
-	Records int64  `json:"records"`
-	OK      bool   `json:"ok"`
-	Problem string `json:"problem,omitempty"`
+type AuditReport = vm.AuditReport
+
+// VerifyAudit is the body of POST /v1/audit/verify.
+type VerifyAudit struct {
+	Anchors []vm.Checkpoint `json:"anchors"` // from outside; all are compared
+}
+
+// PruneAudit is the body of POST /v1/audit/prune.
+type PruneAudit struct {
+	Before time.Time `json:"before"` // older records are removed, in whole segments
+}
+
+// RotateAuditKey is the body of POST /v1/audit/key.
+type RotateAuditKey struct {
+	To string `json:"to,omitempty"` // hex public key that signs from now on; empty = the server makes one
+}
+
+// AuditKey answers POST /v1/audit/key.
+type AuditKey struct {
+	Key         string `json:"key"` // hex public key
+	Fingerprint string `json:"fingerprint"`
 }
 
 // Host answers GET /v1/host.

@@ -180,7 +180,7 @@ func TestRequests(t *testing.T) {
 		{func() error { return c.Release(ctx, "box", "hd-1") }, seen{"DELETE", "/v1/vms/box/holds/hd-1", "", ""}},
 		{func() error { return two(c.Stats(ctx, "box")) }, seen{"GET", "/v1/vms/box/stats", "", ""}},
 		{func() error { return two(c.Ports(ctx, "box")) }, seen{"GET", "/v1/vms/box/ports", "", ""}},
-		{func() error { return two(c.SetNetwork(ctx, "box", "open")) }, seen{"PUT", "/v1/vms/box/network", `{"mode":"open"}`, ""}},
+		{func() error { return two(c.SetNetwork(ctx, "box", api.SetNetwork{Network: "open"})) }, seen{"PUT", "/v1/vms/box/network", `{"network":"open"}`, ""}},
 		{func() error { return two(c.Connections(ctx, "box")) }, seen{"GET", "/v1/vms/box/connections", "", ""}},
 		{func() error { return two(c.StartProcess(ctx, "box", vm.ExecSpec{Command: "x"})) }, seen{"POST", "/v1/vms/box/processes", `{"command":"x"}`, ""}},
 		{func() error { return two(c.Processes(ctx, "box")) }, seen{"GET", "/v1/vms/box/processes", "", ""}},

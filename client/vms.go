@@ -135,17 +135,6 @@ func (c *Client) WaitPort(ctx context.Context, ref string, port uint16, limit ti
 	return err
 }
 
-// SetNetwork changes what the guest may reach: closed, packages or open.
-func (c *Client) SetNetwork(ctx context.Context, ref, mode string) (api.VM, error) {
-	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "network")}, api.SetNetwork{Mode: mode})
-}
-
-// Connections returns the guest's last connections, allowed and refused.
-func (c *Client) Connections(ctx context.Context, ref string) ([]vm.Connection, error) {
-	l, err := do[api.Connections](ctx, c, call{method: "GET", path: vmPath(ref, "connections")}, nil)
-	return l.Connections, err
-}
-
 // ConsoleLog returns the console's log from an absolute offset, and the offset of the
 // first kept byte. With follow it ends only with ctx, at Close, or with the server.
 func (c *Client) ConsoleLog(ctx context.Context, ref string, from int64, follow bool) (io.ReadCloser, int64, error) {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -109,6 +110,34 @@ func CheckPolicyName(s string) error {
 
 // NewRuleID returns the id of a new network rule.
 func NewRuleID() string { return "r-" + randomID(6) }
+
+// Text writes what a rule is about, as in api.example.com:443 or udp:192.0.2.1:53, with its
+// methods before it and its paths after it.
+func (r NetRule) Text() string {
+	s := r.To
+	if len(r.Ports) > 0 {
+		if strings.Contains(s, ":") {
+			s = "[" + s + "]"
+		}
+		list := make([]string, len(r.Ports))
+		for i, p := range r.Ports {
+			if list[i] = strconv.Itoa(p.First); p.Last != p.First {
+				list[i] += "-" + strconv.Itoa(p.Last)
+			}
+		}
+		s += ":" + strings.Join(list, ",")
+	}
+	if r.Proto == "udp" {
+		s = "udp:" + s
+	}
+	if len(r.Methods) > 0 {
+		s = strings.Join(r.Methods, ",") + " " + s
+	}
+	if len(r.Paths) > 0 {
+		s += " " + strings.Join(r.Paths, ",")
+	}
+	return s
+}
 
 // NetworkChanged is what a change of a VM's network policy did.
 type NetworkChanged struct {

@@ -25,6 +25,9 @@ type change struct {
 	Unreadable []string      `json:"unreadable,omitempty"` // its key was destroyed
 	Readable   []string      `json:"readable,omitempty"`   // not erased
 
+	Network *api.Network `json:"network,omitempty"` // what it may reach afterwards
+	Cut     int          `json:"cut,omitempty"`     // open connections that were closed
+
 	text string // the sentence; "" = "NAME is RESULT"
 }
 

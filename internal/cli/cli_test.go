@@ -147,7 +147,6 @@ func TestUsage(t *testing.T) {
 		{"ls extra", 2, "extra"},
 		{"ls --nosuch", 2, "nosuch"},
 		{"up --name Bad_Name", 2, "name"},
-		{"up --net all", 2, "closed, packages or open"},
 		{"up --ttl soon", 2, "soon"},
 		{"up --mem lots", 2, "lots"},
 		{"up --mem -1", 2, "-1"},
@@ -162,7 +161,10 @@ func TestUsage(t *testing.T) {
 		{"fs ls /etc", 2, "NAME:/path"},
 		{"fs mv a:/x b:/y", 2, "different VMs"},
 		{"fs mkdir box:/a --mode 999", 2, "octal"},
-		{"net set box all", 2, "closed, packages or open"},
+		{"net set box", 2, "closed|packages|open"},
+		{"net allow box a.example.com --for soon", 2, "soon"},
+		{"net allow box a.example.com --limit-bytes much", 2, "much"},
+		{"net check box a.example.com:web", 2, "web"},
 		{"on-boot box perhaps", 2, "perhaps"},
 		{"on-boot box", 2, "resume|stay|default"},
 		{"completion tcsh", 2, "tcsh"},
@@ -317,7 +319,7 @@ func TestListings(t *testing.T) {
 	empty.on("GET /v1/audit", api.AuditList{})
 	empty.on("GET /v1/vms/box/connections", api.Connections{})
 	local := Local{ImageList: func(context.Context, string) ([]vm.Image, error) { return nil, nil }}
-	for _, line := range []string{"ls", "account ls", "key ls", "audit ls", "net connections box", "image ls"} {
+	for _, line := range []string{"ls", "account ls", "key ls", "audit ls", "net log box", "image ls"} {
 		if r := run(t, empty, local, "", append(strings.Fields(line), "--json")...); r.code != 0 || r.out != "[]\n" {
 			t.Errorf("%s --json: %+v", line, r)
 		}
@@ -414,7 +416,7 @@ func TestGuestNames(t *testing.T) {
 	})
 	f.on("GET /v1/vms/box/connections", api.Connections{Connections: []vm.Connection{{Dest: evil, Name: evil, Reason: evil}}})
 	f.on("GET /v1/vms/box/inspect", vm.Errorf(vm.GuestFault, evil, "said %s", evil))
-	for _, line := range []string{"fs ls box:/", "ps box", "net connections box", "inspect box"} {
+	for _, line := range []string{"fs ls box:/", "ps box", "net log box", "inspect box"} {
 		r := run(t, f, Local{}, "", strings.Fields(line)...)
 		if text := r.out + r.stderr; strings.ContainsAny(text, "\x1b\x07\u202e") || !strings.Contains(text, `\x1b`) {
 			t.Errorf("%s printed %q", line, text)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
 )
 
 type forkOptions struct {
@@ -23,6 +24,7 @@ type forkOptions struct {
 	volumes string
 	folders string
 	labels  []string
+	net     string
 }
 
 func newFork(a *app) *cobra.Command {
@@ -34,7 +36,7 @@ func newFork(a *app) *cobra.Command {
 and each with its own identity. The parent is paused for some milliseconds, then keeps running. Either all copies run or
 none. They are named PREFIX-1, PREFIX-2 and so on; without --name the prefix is the parent's name, with the next
 free numbers. The first fork of a VM says what the copies still share.`,
-		Example: "  warren fork app\n  warren fork app -n 3 --name try\n  warren fork app -n 8 --json\n  warren fork app -n 2 --label try=7",
+		Example: "  warren fork app\n  warren fork app -n 3 --name try\n  warren fork app -n 8 --json\n  warren fork app -n 2 --label try=7\n  warren fork app --net closed",
 		Args:    args(1, 1, "which VM? warren fork NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.parent = list[0]
@@ -49,6 +51,7 @@ free numbers. The first fork of a VM says what the copies still share.`,
 	f.StringVar(&o.volumes, "volumes", "", "if it has volumes mounted: detach (unmount them meanwhile), cut (the copies get disks that fail), ro (the copies may read them, too)")
 	f.StringArrayVar(&o.labels, "label", nil, "label the copies, in addition to the parent's labels: KEY=VALUE; may repeat")
 	a.completeLabels(cmd, "=")
+	a.netFlag(cmd, &o.net, "what the copies may reach, if less than the parent: closed, packages, hosts or policies (default as the parent)")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -68,7 +71,7 @@ func (a *app) fork(ctx context.Context, o *forkOptions) error {
 		}
 	}
 	p := a.io.doing("forking %s", o.parent)
-	f, err := c.Fork(ctx, o.parent, api.ForkVM{Count: &o.count, Name: o.prefix, Volumes: o.volumes, Folders: o.folders, Labels: labels})
+	f, err := c.Fork(ctx, o.parent, api.ForkVM{Count: &o.count, Name: o.prefix, Volumes: o.volumes, Folders: o.folders, Labels: labels, Network: vm.NetworkSpec(o.net)})
 	p.done()
 	switch {
 	case err != nil:

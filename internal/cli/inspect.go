@@ -79,7 +79,7 @@ func (a *app) inspected(i api.Inspection) {
 	row("image", "%s %s", printable(v.Image), v.ImageID)
 	row("size", "%s", sizing(v.Sizing))
 	row("disk", "%s used on the host", human(i.DiskBytes))
-	row("network", "%s", v.Network)
+	row("network", "%s", networkOf(v))
 	row("profile", "%s", or(v.Profile, vm.ProfileAgent))
 	for _, l := range labelList(v.Labels) {
 		row("label", "%s", l)

@@ -103,7 +103,7 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 	emulated := false
 	for _, v := range l.VMs {
 		emulated = emulated || v.Accel == vm.TCG
-		t.add(or(v.Name, "-"), string(v.ID), a.io.state(v.State), printable(v.Image), sizing(v.Sizing), v.Network, age(v.CreatedAt), retention(v), or(strings.Join(labelList(v.Labels), ","), "-"))
+		t.add(or(v.Name, "-"), string(v.ID), a.io.state(v.State), printable(v.Image), sizing(v.Sizing), networkOf(v), age(v.CreatedAt), retention(v), or(strings.Join(labelList(v.Labels), ","), "-"))
 	}
 	if len(l.VMs) == 0 && len(o.labels) > 0 {
 		a.io.notef("no VM matches; `warren ls -o wide` shows labels")

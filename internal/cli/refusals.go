@@ -47,5 +47,5 @@ func (a *app) explainRefusals(ctx context.Context, c *client.Client, name string
 		names, more = names[:refusalsNamed], ", …"
 	}
 	a.io.tellf("warren: the network refused %s%s: %s", strings.Join(names, ", "), more, printable(why))
-	a.io.tellf("  hint: `warren net set %s packages` lets the package registries through; `warren net connections %s` lists what was refused", name, name)
+	a.io.tellf("  hint: `warren net explain %s` says what would allow it; `warren net log %s --refused` lists what was refused", name, name)
 }

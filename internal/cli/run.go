@@ -113,7 +113,7 @@ are stored from one state of the disk. The VM goes, the objects stay.`,
 	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that --output brings back; also limits the bytes of each --input and --publish, else 1G; 0 = any size")
 	f.StringArrayVar(&o.inputs, "input", nil, "first fetch an object: s3://BUCKET/KEY[@VERSION][:/PATH]; may repeat")
 	f.StringArrayVar(&o.publish, "publish", nil, "publish a file or directory at the end: PATH, or PATH=s3://BUCKET/PREFIX; may repeat")
-	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
+	a.netFlag(cmd, &o.net, "what it may reach: "+netWords+" (default closed)")
 	f.StringArrayVar(&o.volumes, "volume", nil, "mount a volume: VOLUME:/path, or VOLUME:/path:ro to read only; may repeat")
 	o.giving.add(cmd)
 	projectFlag(cmd, &o.project)
@@ -121,7 +121,6 @@ are stored from one state of the disk. The VM goes, the objects stay.`,
 	a.profileFlag(cmd, &o.profile, "untrusted, or agent with --volume or a network")
 	o.size.add(f)
 	o.exec.add(f)
-	a.completeFlag(cmd, "net", "closed", "packages", "open")
 	return cmd
 }
 

@@ -35,6 +35,7 @@ type upOptions struct {
 	giving       giving
 	labels       []string
 	repos        []string
+	secrets      []string
 }
 
 func newUp(a *app) *cobra.Command {
@@ -51,6 +52,7 @@ Before the start it prints how long the VM is kept. A sticky VM, the default, ma
 run, if the disk runs short, the lowest priority first.`,
 		Example: `  warren up --name box
   warren up dev --name net --net packages --mem 1G
+  warren up --name bot --net agents,packages,api.example.com:443
   warren up --ttl 1h --idle 10m --persist ephemeral
   warren up ./agent-image --name agent
   warren up --profile dev --add-dir .:/src:rw
@@ -68,7 +70,7 @@ run, if the disk runs short, the lowest priority first.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "name of the VM; a name in use is refused")
-	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
+	a.netFlag(cmd, &o.net, "what it may reach: "+netWords+" (default closed)")
 	f.StringVar(&o.ttl, "ttl", "", "delete it after this time, such as 1h")
 	f.StringVar(&o.idle, "idle", "", "suspend it after this time without use; or never (default 5m)")
 	f.StringVar(&o.onIdle, "on-idle", "", "what to do then: suspend (default) or stop")
@@ -78,11 +80,11 @@ run, if the disk runs short, the lowest priority first.`,
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	f.StringArrayVar(&o.repos, "repo", nil, "clone a repository into it: REPO[:PATH], a name of `repo ls` or a URL; may repeat")
+	f.StringArrayVar(&o.secrets, "secret", nil, "let it use a secret of `warren secret ls`; may repeat")
 	o.giving.add(cmd)
 	a.labelFlag(cmd, &o.labels)
 	o.size.add(f)
 	a.profileFlag(cmd, &o.profile, "agent")
-	a.completeFlag(cmd, "net", "closed", "packages", "open")
 	a.completeFlag(cmd, "on-idle", "suspend", "stop")
 	a.completeFlag(cmd, "on-boot", "resume", "stay")
 	a.completeFlag(cmd, "persist", "ephemeral", "sticky", "persistent")
@@ -111,15 +113,10 @@ func repoFlags(list []string) (*api.Git, error) {
 
 // request turns the flags into the request.
 func (o *upOptions) request() (api.CreateVM, error) {
-	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: vm.NetworkSpec(o.net), Profile: o.profile}
+	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: vm.NetworkSpec(o.net), Profile: o.profile, Secrets: o.secrets}
 	var err error
 	if o.name != "" {
 		if err := vm.CheckName(o.name); err != nil {
-			return r, err
-		}
-	}
-	if o.net != "" {
-		if _, err := vm.ParseNetworkMode(o.net); err != nil {
 			return r, err
 		}
 	}
@@ -337,7 +334,7 @@ func (a *app) describeNew(v api.VM) {
 	}
 	row("image", printable(v.Image))
 	row("size", sizing(v.Sizing))
-	row("network", v.Network)
+	row("network", networkOf(v))
 	row("kept", keptHow(v))
 	row("until", keptUntil(v))
 	row("idle", whenIdle(v))

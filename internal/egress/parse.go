@@ -333,3 +333,15 @@ func ports(gs []vm.PortRange) string {
 	}
 	return strings.Join(out, ", ")
 }
+
+// Say is a rule in words: its id, what it does, and to what.
+func Say(r vm.NetRule) string {
+	s := string(r.Action) + " " + said(r)
+	if r.ID != "" {
+		s = r.ID + ": " + s
+	}
+	if !r.Until.IsZero() {
+		s += " until " + r.Until.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	return s
+}

@@ -66,17 +66,17 @@ func TestNetwork(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
-	got, err := e.SetNetwork(ctx, c, "box", "packages")
+	got, err := e.Policy.Set(ctx, c, "box", []string{"packages"})
 	if err != nil || got.Network.Mode != vm.NetPackages || len(got.Network.Hosts) == 0 {
 		t.Errorf("the VM's network is %+v (%v), want packages with its hosts", got.Network, err)
 	}
 	if mode := s.World.Policy(v.ID).Mode; mode != vm.NetPackages {
 		t.Errorf("the machine's policy is %q, want %q", mode, vm.NetPackages)
 	}
-	_, err = e.SetNetwork(ctx, c, "box", "ajar")
+	_, err = e.Policy.Set(ctx, c, "box", []string{"ajar"})
 	wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
 	s.World.Fail("network", vm.Errorf(vm.Unavailable, "", "no"))
-	if _, err := e.SetNetwork(ctx, c, "box", "open"); err == nil {
+	if _, err := e.Policy.Set(ctx, c, "box", []string{"open"}); err == nil {
 		t.Error("succeeded though the machine was not told")
 	}
 	if now, _ := e.Get(ctx, c, "box"); now.Network.Mode != vm.NetPackages {

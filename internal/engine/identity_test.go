@@ -91,7 +91,7 @@ func TestIdentityReach(t *testing.T) {
 	only(e.Fork(ctx, own, id, engine.ForkRequest{Count: 1}))
 	only(e.Snapshot(ctx, own, id, engine.SnapshotRequest{}))
 	only(e.Rollback(ctx, own, id, engine.RollbackRequest{}))
-	only(e.SetNetwork(ctx, own, id, "open"))
+	only(e.Policy.Set(ctx, own, id, []string{"open"}))
 	only(e.Start(ctx, own, id, engine.StartRequest{DiskOnly: true}))
 	only(e.Start(ctx, own, id, engine.StartRequest{IdleTimeout: vm.Null[vm.Seconds]()}))
 	only(e.Lineage(ctx, own, ""))

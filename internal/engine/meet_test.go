@@ -229,7 +229,7 @@ func verbs(e *vmtest.House) map[string]func(context.Context, *vm.Call, string) e
 		"delete":    func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Delete(ctx, c, r); return err },
 		"inspect":   func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Inspect(ctx, c, r); return err },
 		"network": func(ctx context.Context, c *vm.Call, r string) error {
-			_, err := e.SetNetwork(ctx, c, r, "open")
+			_, err := e.Policy.Set(ctx, c, r, []string{"open"})
 			return err
 		},
 		"exec": func(ctx context.Context, c *vm.Call, r string) error {

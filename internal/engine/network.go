@@ -11,18 +11,6 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// SetNetwork gives a VM the network policy of a mode, without rules. Secrets stay.
-func (e *Engine) SetNetwork(ctx context.Context, c *vm.Call, ref, mode string) (vm.VM, error) {
-	m, err := vm.ParseNetworkMode(mode)
-	if err != nil {
-		return vm.VM{}, fail(vm.OpNetwork, ref, vm.AsError(err).WithCode("INVALID_REQUEST"))
-	}
-	return e.EditNetwork(ctx, c, ref, func(_ vm.VM, p *vm.NetworkPolicy) error {
-		*p = vm.NetworkPolicy{Mode: m, Secrets: p.Secrets}
-		return nil
-	})
-}
-
 // EditNetwork changes a VM's network policy: at once if it runs, else from its next start.
 // edit gets the VM's record and a copy of its policy to change; its error is returned as it
 // is. The hosts of mode packages are filled in afterwards.

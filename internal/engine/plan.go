@@ -73,6 +73,11 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 	if rec.Repos, err = e.reposOf(ctx, c, r.Layers); err != nil {
 		return nil, err
 	}
+	if len(r.Secrets) > 0 && e.cfg.Secrets != nil {
+		if rec.Network.Secrets, err = e.cfg.Secrets(ctx, c, r.Secrets); err != nil {
+			return nil, err
+		}
+	}
 	if from != nil { // so that it is not evicted to make room for the VM
 		if !e.pin(from.ID) {
 			return nil, noGeneration(string(from.ID))

@@ -31,9 +31,9 @@ func TestProfiles(t *testing.T) {
 	refused(t, err, vm.Invalid, "CREATE_VM_BAD_REQUEST")
 	_, err = e.Create(ctx, c, engine.CreateRequest{Profile: vm.ProfileUntrusted, Network: "open"})
 	refused(t, err, vm.Denied, "FORBIDDEN")
-	_, err = e.SetNetwork(ctx, c, vm.ProfileUntrusted, "packages")
+	_, err = e.Policy.Set(ctx, c, vm.ProfileUntrusted, []string{"packages"})
 	refused(t, err, vm.Denied, "FORBIDDEN")
-	if _, err := e.SetNetwork(ctx, c, vm.ProfileAgent, "packages"); err != nil {
+	if _, err := e.Policy.Set(ctx, c, vm.ProfileAgent, []string{"packages"}); err != nil {
 		t.Error(err)
 	}
 	f, err := e.Fork(ctx, c, vm.ProfileUntrusted, engine.ForkRequest{Prefix: "kid"})

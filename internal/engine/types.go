@@ -29,6 +29,7 @@ type CreateRequest struct {
 	OneShot      bool                    // deleted when no exec is attached any more
 	Labels       map[string]string
 	Paths        []vm.PathRule // its path rules, in order
+	Secrets      []string      // names of secrets that it may use
 	// Deadline bounds the start, and then the wait for services that signal readiness; 0
 	// = the server's, 120 s. Then kind Timeout, code VM_START_TIMEOUT.
 	Deadline time.Duration

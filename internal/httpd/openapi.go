@@ -121,6 +121,8 @@ func (g schemas) ref(t reflect.Type) object {
 		return object{"type": []string{"integer", "null"}}
 	case reflect.TypeFor[vm.Optional[[]string]]():
 		return object{"type": []string{"array", "null"}, "items": object{"type": "string"}}
+	case reflect.TypeFor[vm.NetworkSpec]():
+		return object{"anyOf": []object{{"type": "string"}, g.ref(reflect.TypeFor[vm.NetworkRequest]())}}
 	case reflect.TypeFor[json.RawMessage]():
 		return object{}
 	}

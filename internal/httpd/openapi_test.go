@@ -168,7 +168,7 @@ func TestOpenAPI(t *testing.T) {
 			continue
 		}
 		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job", "{volume}", "work",
-			"{identity}", agent.id, "{repo}", hosted.ID, "{port}", "3000", "{domain}", "app.warren.localhost", "{account}", "admin", "{bucket}", "reports", "{key...}", "june.txt").Replace(r.pattern)
+			"{identity}", agent.id, "{repo}", hosted.ID, "{port}", "3000", "{domain}", "app.warren.localhost", "{account}", "admin", "{bucket}", "reports", "{policy}", "agents", "{key...}", "june.txt").Replace(r.pattern)
 		if strings.Contains(r.query, "format") {
 			path += "?format=json"
 		}

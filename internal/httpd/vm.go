@@ -20,7 +20,7 @@ func shown(v *vm.VM) api.VM {
 		ID: v.ID, Name: v.Name, State: v.State, VMInstanceID: v.InstanceID, CreatedAt: v.CreatedAt, LastNetworkActivity: v.LastActive,
 		Persistence: v.Persistence,
 		Sizing:      api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
-		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
+		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode), NetworkRules: len(v.Network.Rules), NetworkPolicies: v.Network.Named,
 		IdleTimeout: v.IdleTimeout, IdleStops: v.IdleStops, ActivityThreshold: v.ActivityThreshold, TTL: v.TTL, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
 		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, Restored: v.Restored, OneShot: v.OneShot, Workdir: v.Workdir, Labels: v.Labels, Profile: v.Profile,
 		OnBoot: v.BootSetting(), GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEvery: v.CaptureEvery, BuildID: v.Build,
@@ -311,29 +311,6 @@ func (s *server) label(q *request) error {
 		return err
 	}
 	return q.ok(shown(&v))
-}
-
-func (s *server) setNetwork(q *request) error {
-	var in api.SetNetwork
-	if err := q.decode(&in, maxBody); err != nil {
-		return err
-	}
-	v, err := s.Engine.SetNetwork(q.Context(), q.call, q.ref(), in.Mode)
-	if err != nil {
-		return err
-	}
-	return q.ok(shown(&v))
-}
-
-func (s *server) connections(q *request) error {
-	l, err := s.Inside.Connections(q.Context(), q.call, q.ref())
-	if err != nil {
-		return err
-	}
-	if l == nil {
-		l = []vm.Connection{}
-	}
-	return q.ok(api.Connections{Connections: l})
 }
 
 // imageSnapshot converts an image to the snapshot from which API callers create.

@@ -171,7 +171,7 @@ func (s *server) network(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	if err := s.m.setNetwork(p); err != nil {
+	if err := s.m.setNetwork(r.Context(), p); err != nil {
 		writeError(w, err)
 		return
 	}

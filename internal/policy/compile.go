@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -91,7 +92,8 @@ func (p *Policy) compile(c *vm.Call, account vm.AccountID, r vm.NetworkRequest) 
 		}
 		named, err := p.find(account, name)
 		if err != nil {
-			return n, err
+			return n, invalid("%s is no mode, and no policy of the account", clip(name)).
+				WithHint("use closed, packages, open, a host with a dot in its name, or a policy of `warren policy ls`")
 		}
 		if named.Mode != "" {
 			if from != "" {
@@ -120,43 +122,32 @@ func (p *Policy) compile(c *vm.Call, account vm.AccountID, r vm.NetworkRequest) 
 	return n, bounded(n)
 }
 
-// own checks a rule of a request and fills it in. Its target may hold a protocol and a port.
+// own checks a rule of a request and fills it in. Its target may hold a protocol, ports and
+// a path.
 func own(c *vm.Call, r vm.NetRule, action vm.NetAction) (vm.NetRule, error) {
 	parsed, err := egress.ParseRule(r.To)
 	if err != nil {
 		return r, err
 	}
-	if parsed.Ports != nil && r.Ports != nil || parsed.Proto != "" && r.Proto != "" && parsed.Proto != r.Proto {
-		return r, invalid("the rule for %s names its port or protocol twice", r.To).WithHint("name them in the text or in their members")
+	twice := parsed.Ports != nil && r.Ports != nil || parsed.Paths != nil && r.Paths != nil
+	if twice || parsed.Proto != "" && r.Proto != "" && parsed.Proto != r.Proto {
+		return r, invalid("the rule for %s names its ports, path or protocol twice", r.To).WithHint("name them in the text or in their members")
 	}
-	r.To = parsed.To
+	r.To, r.Action, r.Proto = parsed.To, cmp.Or(action, vm.NetAllow), cmp.Or(parsed.Proto, r.Proto)
 	if parsed.Ports != nil {
 		r.Ports = parsed.Ports
 	}
-	if parsed.Proto != "" {
-		r.Proto = parsed.Proto
+	if parsed.Paths != nil {
+		r.Paths = parsed.Paths
 	}
-	if r.Proto == egress.TCP {
-		r.Proto = "" // one form, so that equal rules are equal
-	}
-	switch action {
-	case "", vm.NetAllow:
-		r.Action = vm.NetAllow
-	case vm.NetDeny:
-		r.Action = vm.NetDeny
-	default:
-		return r, invalid("%q is not an action of a rule", string(action)).WithHint("use allow or deny")
-	}
-	for i, m := range r.Methods {
-		r.Methods[i] = strings.ToUpper(m)
-	}
+	r = egress.Canonical(r)
 	r.ID = vm.NewRuleID()
 	if err := egress.CheckRule(r); err != nil {
 		return r, err
 	}
-	if r.Action == vm.NetAllow && egress.NeedsAdmin(r) && !c.Actor.Admin && c.Actor.System == "" {
+	if egress.NeedsAdmin(r) && !c.Actor.Admin && c.Actor.System == "" {
 		return r, vm.Errorf(vm.Denied, r.To, "only an admin may allow addresses that are not public").
-			WithCode("NETWORK_NEEDS_ADMIN", "to", r.To).WithHint("ask an admin of this server to make the VM, or to allow it: `warren net allow`")
+			WithCode("NETWORK_NEEDS_ADMIN", "to", r.To).WithHint("ask an admin of this server: a rule for it needs an admin's key")
 	}
 	return r, nil
 }
@@ -205,7 +196,9 @@ func withCopies(rules []vm.NetRule, before []string, named vm.NamedPolicy) []vm.
 	return slices.Insert(rest, min(at, len(rest)), copies(named)...)
 }
 
-func same(a, b []vm.NetRule) bool { return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b)) }
+func same(a, b []vm.NetRule) bool {
+	return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b))
+}
 
 // bounded refuses a policy that is too large for a record.
 func bounded(n vm.NetworkPolicy) error {

@@ -103,6 +103,11 @@ func refusal(k vm.Connection) vm.NetRefusal {
 	return r
 }
 
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
 // answer adds what a policy says now, and the rule that would allow the request.
 func answer(r *vm.NetRefusal, n vm.NetworkPolicy, host []netip.Addr) {
 	q := vm.NetQuestion{Host: r.Host, Port: r.Port, Method: r.Method, Path: r.Path}
@@ -118,7 +123,7 @@ func answer(r *vm.NetRefusal, n vm.NetworkPolicy, host []netip.Addr) {
 		rule.Ports = []vm.PortRange{{First: r.Port, Last: r.Port}}
 	}
 	r.Now = egress.Answer(n, q, host)
-	if text := Text(rule); !r.Now.Allowed {
+	if text := rule.Text(); !r.Now.Allowed {
 		if _, err := egress.ParseRule(text); err == nil {
 			r.Rule = text
 		}

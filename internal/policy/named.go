@@ -47,7 +47,13 @@ type NamedChanged struct {
 	Cut     int     // open connections of them that it closed
 	// Waiting are the VMs that use it and could not be changed yet, with why. The server
 	// tries again until they are.
-	Waiting map[vm.ID]error
+	Waiting []Waiting
+}
+
+// Waiting is a VM that has not the rules of a policy yet, and why.
+type Waiting struct {
+	VM  vm.VM
+	Err error
 }
 
 // SetNamed makes or replaces a policy of the account. The VMs that use it get its rules at
@@ -96,11 +102,11 @@ func (p *Policy) SetNamed(ctx context.Context, c *vm.Call, name string, spec vm.
 		return done, err
 	}
 	p.cfg.Journal.Emit(vm.Event{Type: "policy.set", Account: n.Account, Data: map[string]any{"name": name, "rules": len(n.Rules), "vms": len(users)}})
-	done = NamedChanged{Policy: n, Waiting: map[vm.ID]error{}}
+	done = NamedChanged{Policy: n}
 	for _, v := range users {
 		changed, err := p.refresh(ctx, c, v)
 		if err != nil {
-			done.Waiting[v.ID] = err
+			done.Waiting = append(done.Waiting, Waiting{v, err})
 			continue
 		}
 		done.Changed = append(done.Changed, changed.VM)

@@ -152,7 +152,7 @@ func (p *Policy) find(a vm.AccountID, name string) (vm.NamedPolicy, error) {
 		return n, nil
 	}
 	return vm.NamedPolicy{}, vm.Errorf(vm.NotFound, name, "the account has no network policy of this name").WithCode("POLICY_NOT_FOUND", "policy", name).
-		WithHint("`warren policy ls` lists them; a host name has a dot, as in %s.example.com", clip(name))
+		WithHint("`warren policy ls` lists them")
 }
 
 func clip(s string) string {
