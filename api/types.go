@@ -52,6 +52,8 @@ type CreateVM struct {
 	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
 
 	Secrets []string `json:"secrets,omitempty"` // names of secrets that it may use
+
+	Paths []AddPath `json:"paths,omitempty"` // path rules, in order: the first that matches decides
 }
 
 // CreatedVM answers POST /v1/vms.

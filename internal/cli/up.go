@@ -35,6 +35,7 @@ type upOptions struct {
 	profile      string
 	giving       giving
 	labels       []string
+	paths        []string
 	repos        []string
 	secrets      []string
 	filesystemMD bool
@@ -87,6 +88,7 @@ run, if the disk runs short, the lowest priority first.`,
 	f.BoolVar(&o.filesystemMD, "filesystem-md", false, "write FILESYSTEM.md into the working directory: which places of the VM last")
 	o.giving.add(cmd)
 	a.labelFlag(cmd, &o.labels)
+	f.StringArrayVar(&o.paths, "path", nil, "a path rule ACTION:PATTERN, such as hide:/src/.env; the first that matches decides; may repeat")
 	o.size.add(f)
 	a.profileFlag(cmd, &o.profile, "agent")
 	a.completeFlag(cmd, "on-idle", "suspend", "stop")
@@ -128,6 +130,9 @@ func (o *upOptions) request() (api.CreateVM, error) {
 		return r, err
 	}
 	if r.Sizes, err = o.size.sizes(); err != nil {
+		return r, err
+	}
+	if r.Paths, err = pathRules(o.paths); err != nil {
 		return r, err
 	}
 	if r.Labels, err = parseLabels(o.labels); err != nil {

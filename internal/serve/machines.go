@@ -14,6 +14,7 @@ import (
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/monitor"
+	"github.com/warren-vm/warren/internal/pathrule"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -55,6 +56,11 @@ type machine struct{ *monitor.Client }
 func (m machine) Guest() engine.Guest { return guestVerbs{m.Client.Guest()} }
 
 type guestVerbs struct{ *guest.Client }
+
+// Under returns the verbs under path rules; see guest.Client.
+func (g guestVerbs) Under(list []vm.PathRule) engine.Guest {
+	return guestVerbs{g.Client.Under(pathrule.Encode(list))}
+}
 
 // Exec runs a command; see guest.Client.
 func (g guestVerbs) Exec(ctx context.Context, spec vm.ExecSpec) (engine.Exec, error) {
