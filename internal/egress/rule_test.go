@@ -23,7 +23,7 @@ func rules(t testing.TB, mode vm.NetworkMode, texts ...string) vm.NetworkPolicy 
 		bare, methods, _ := strings.Cut(bare, " ")
 		r, err := egress.ParseRule(bare)
 		if err != nil {
-			t.Fatalf("%s: %v", text, err)
+			t.Fatalf("the rule %s is not read: %v", text, err)
 		}
 		if deny {
 			r.Action = vm.NetDeny

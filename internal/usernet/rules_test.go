@@ -224,8 +224,6 @@ func TestLimits(t *testing.T) {
 }
 
 // The end of a rule cuts its connections, and a change of the policy is in force at once.
-//
-// 001-08
 func TestRuleEnds(t *testing.T) {
 	p := named(t, vm.NetClosed, "203.0.113.7:7")
 	p.Rules[0].Until = time.Now().Add(400 * time.Millisecond)
@@ -368,7 +366,7 @@ func TestPlainHTTP2(t *testing.T) {
 		req.Host = host
 		resp, err := tr.RoundTrip(req)
 		if err != nil {
-			t.Fatalf("%s: %v", host, err)
+			t.Fatalf("the request for %s ends with %v", host, err)
 		}
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()

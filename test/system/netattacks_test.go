@@ -151,7 +151,7 @@ func (a *attacked) wants(out string, parts ...string) {
 // TestNetAttacks runs what a hostile program could try against the network of a guest whose
 // policy names a few hosts. What counts is what arrives in the world outside.
 //
-// 001-05
+// 001-06
 func TestNetAttacks(t *testing.T) {
 	a := newAttacked(t)
 	a.wants(a.try("box", "allowed"), "HTTP/1.1 200 OK HTTP/1.1 200 OK HTTP/1.1 200 OK", "db got 11", "SSH-2.0-git", "time for what time")
@@ -163,7 +163,7 @@ func TestNetAttacks(t *testing.T) {
 		{"dns", []string{"0/1 5/0 0/1 5/0 5/0"}},
 		{"rebind", []string{"5/0 HTTP/1.1 403"}},
 		{"addresses", []string{"HTTP/1.1 403"}},
-		{"raw", []string{"evil 443 b'refused:"}},
+		{"raw", []string{"evil 80 b'refused:", "evil 22 b'refused:", "api 5432 b'refused:"}},
 		{"sni", []string{"access denied", "b'\\x15\\x03\\x01\\x00\\x02\\x021'"}},
 		{"keepalive", []string{"HTTP/1.1 403", "HTTP/1.1 400"}},
 		{"connect", []string{"HTTP/1.1 403 Forbidden HTTP/1.1 403 Forbidden"}},
