@@ -82,7 +82,7 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		vm.PolicyHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 	}})
 	reading := m.newInterceptor(ctx)
-	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, Intercept: reading, OnConnection: m.conns.add, Log: log})
+	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, Intercept: reading, Scan: reading.Scan, ScanBytes: reading.ScanBytes, OnConnection: m.conns.add, Log: log})
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)
 	}
