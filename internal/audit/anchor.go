@@ -66,7 +66,7 @@ func cutEnd(name string, n int64) error {
 	return nil
 }
 
-// chooseSigner takes the signer that the log goes on with, and checks that the last
+// chooseSigner takes the signer that the log continues with, and checks that the last
 // signature allows it. The key in the directory hands over to another signer once.
 func (l *Log) chooseSigner(last vm.Checkpoint, other Signer) error {
 	var own Signer

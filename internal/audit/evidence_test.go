@@ -164,7 +164,7 @@ func TestForeignChain(t *testing.T) {
 	}
 }
 
-// TestKeySwapped: a server does not go on with another key, and a key that signs when it
+// TestKeySwapped: a server does not continue with another key, and a key that signs when it
 // may not is found.
 func TestKeySwapped(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
@@ -268,7 +268,7 @@ func (f fragile) Sign(ctx context.Context, m []byte) ([]byte, error) {
 	}
 }
 
-// TestSignerFails: while the signer fails, records go on up to a bound, and then nothing
+// TestSignerFails: while the signer fails, records are written up to a bound, and then nothing
 // is recorded, so nothing is done. Once it works again, all is signed.
 func TestSignerFails(t *testing.T) {
 	key, err := makeKey(filepath.Join(t.TempDir(), "key"))

@@ -227,7 +227,7 @@ func (l *Log) RotateKey(to ed25519.PublicKey) (ed25519.PublicKey, error) {
 	return next.Public(), promote(old.name)
 }
 
-// handOver signs the next key, and goes on with by if that is not nil.
+// handOver signs the next key, and continues with by if that is not nil.
 func (l *Log) handOver(next ed25519.PublicKey, by Signer) error {
 	if l.head().Seq == 0 {
 		if err := l.note("the log begins"); err != nil {
