@@ -20,6 +20,9 @@ func (in *Inside) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.Exec
 	if err := checkExec(spec); err != nil {
 		return nil, vm.WithOp(vm.OpExec, ref, err)
 	}
+	if err := in.approved(ctx, c, ref, execAct(spec)); err != nil {
+		return nil, err
+	}
 	v, err := in.visit(ctx, c, ref, vm.OpExec, spec.User)
 	if err != nil {
 		return nil, err
