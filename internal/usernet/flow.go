@@ -207,12 +207,14 @@ func (f *flow) stop(reason string) {
 	f.reason, f.told = reason, reason
 	closers := f.closers
 	f.closers = nil
-	f.closeAll()
 	f.mu.Unlock()
-	f.cancel()
-	for _, c := range closers {
+	for _, c := range closers { // the guest's end first, so that it sees a reset
 		c()
 	}
+	f.cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closeAll()
 }
 
 // rejudge reports whether p would allow all that a live flow does. A flow that carries no

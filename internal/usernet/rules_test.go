@@ -146,6 +146,21 @@ func TestDeniedName(t *testing.T) {
 	w.mustUnreach("203.0.113.66:443")
 }
 
+// A denied host and an allowed one may share an address.
+func TestSharedAddress(t *testing.T) {
+	w := newWorld(t, named(t, vm.NetClosed, "!evil.example", "npm.example")) // both at npmAddr
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	w.route("tcp", netip.AddrPortFrom(npmAddr, 443), srv.Listener.Addr().String())
+	if err := greet(t, w, "203.0.113.43:443", "npm.example"); err != nil {
+		t.Errorf("the allowed host is refused: %v", err)
+	}
+	if err := greet(t, w, "203.0.113.43:443", "evil.example"); err == nil {
+		t.Error("the denied host is reached")
+	}
+}
+
 // A refused request gets an answer that a program can read.
 func TestStructuredRefusal(t *testing.T) {
 	p := named(t, vm.NetClosed, "apt.example/v1/** GET")

@@ -217,7 +217,7 @@ def http2():
     pre = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
     get = lambda i, host, path, more=(): headers(i, [(":method", "GET"), (":scheme", "http"), (":authority", host), (":path", path)] + list(more))
     one = tcp(A["api"], 80, pre + get(1, "api.example.com", "/h2ok") + get(3, "evil.example.net", "/evil") + get(5, "cohost.example.net", "/evil") + get(7, "api.example.com", "/evil", [("host", "evil.example.net")]), 4)
-    say("warren-refused" in one.decode("latin1"), len(one) > 20)
+    say(len(one))
     tcp(A["api"], 80, pre + headers(1, [(":method", "CONNECT"), (":authority", "evil.example.net:443")], False) + frame(0, 0, 1, b"evil"), 3)
     tcp(A["api"], 80, pre + headers(1, [(":method", "POST"), (":scheme", "http"), (":authority", "evil.example.net"), (":path", "/evil.Service/Steal"), ("content-type", "application/grpc"), ("te", "trailers")], False) + frame(0, 1, 1, b"\0\0\0\0\4evil"), 3)
     tcp(A["api"], 80, b"GET /up HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", 3, lambda s: s.sendall(pre + get(3, "evil.example.net", "/evil")))
