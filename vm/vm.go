@@ -5,6 +5,7 @@ package vm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -148,6 +149,8 @@ type VM struct {
 	// Repos are the repositories that its programs may use as the VM itself, without a
 	// secret; a fork has those of its parent. Never changed in place.
 	Repos []RepoGrant `json:"repos,omitempty"`
+	// Paths are its rules about paths; a fork has those of its parent. Never changed in place.
+	Paths []PathRule `json:"paths,omitempty"`
 	// Terminals are the guest's terminals when the VM was last suspended or stopped.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 	// TerminalsOmitted counts the terminals that are not kept in Terminals.
@@ -211,6 +214,11 @@ type Actor struct {
 	AsOwner  bool     `json:"-"`
 
 	Issued time.Time `json:"-"` // when the secret was made: after a rotation the key is another one
+}
+
+// Named reports whether one of the actor's ids, or its system name, is name.
+func (a Actor) Named(name string) bool {
+	return name != "" && slices.Contains([]string{string(a.Account), string(a.Key), a.System, string(a.Identity), string(a.Token), string(a.SSHKey), string(a.VM)}, name)
 }
 
 // OwnerOnly returns an error for an identity or a VM, for verbs of the account's owner;

@@ -52,6 +52,7 @@ type ServeOptions struct {
 	S3Endpoint    string
 	S3Credentials string
 	Clamd         string
+	AskWebhook    string
 	NetDefault    string
 	Pool          string
 	StorageBudget string

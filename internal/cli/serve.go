@@ -42,6 +42,7 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 	f.StringVar(&o.S3Endpoint, "s3-endpoint", "", "store the bytes of objects in this bucket of another S3: https://HOST/BUCKET")
 	f.StringVar(&o.S3Credentials, "s3-credentials", "", "file with AWS_ACCESS_KEY_ID= and AWS_SECRET_ACCESS_KEY= for --s3-endpoint")
 	f.StringVar(&o.Clamd, "clamd", "", "ClamAV daemon that judges uploads, too: its socket, or host:port")
+	f.StringVar(&o.AskWebhook, "ask-webhook", "", "URL that is told of what waits for approval; ask-webhook.secret in the data directory signs the calls")
 	f.BoolVar(&o.RequireKVM, "require-kvm", false, "refuse to run where VMs would be emulated")
 	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "use this etcd cluster instead of the embedded one")
 	f.StringVar(&o.HostID, "host-id", "", "id of this server among the servers of one etcd cluster (default: kept in the data directory)")

@@ -112,11 +112,18 @@ func policyText(name string, p guestPolicy) string {
 		t.line("\nRefused lately:")
 	}
 	for _, r := range p.Refused {
-		to := r.To
-		if r.Method != "" {
-			to = r.Method + " " + r.To + r.Path
+		to := r.Host
+		if r.Port > 0 {
+			to += ":" + strconv.Itoa(r.Port)
 		}
-		t.line("  %s  %s: %s", r.Time.UTC().Format(time.TimeOnly), shownTo(to), shownTo(r.Reason))
+		if r.Method != "" {
+			to = r.Method + " " + to + r.Path
+		}
+		reason := r.Reason
+		if r.Allowed {
+			reason = "now allowed: " + reason
+		}
+		t.line("  %s  %s: %s", r.Time.UTC().Format(time.TimeOnly), shownTo(to), shownTo(reason))
 	}
 	t.line("\nWhat the policy says of a host: warren-agent why HOST")
 	t.line("To reach more, %s", p.Next)

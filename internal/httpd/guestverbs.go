@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,12 +31,17 @@ type guestSecret struct {
 	Header string `json:"header"`
 }
 
+// guestRefusal is what was refused. Reason and Allowed are what the policy says now, without
+// the addresses that the host's record has.
 type guestRefusal struct {
-	Time   time.Time `json:"time"`
-	To     string    `json:"to"`
-	Method string    `json:"method,omitempty"`
-	Path   string    `json:"path,omitempty"`
-	Reason string    `json:"reason"`
+	Time    time.Time `json:"time"`
+	Count   int       `json:"count"`
+	Host    string    `json:"host"`
+	Port    int       `json:"port,omitempty"`
+	Method  string    `json:"method,omitempty"`
+	Path    string    `json:"path,omitempty"`
+	Reason  string    `json:"reason"`
+	Allowed bool      `json:"allowed"`
 }
 
 // guestStatus is what the programs of a VM learn of it.
@@ -103,12 +107,9 @@ func (q *guestRequest) refused() []guestRefusal {
 	if err != nil {
 		return out
 	}
-	for _, c := range list {
-		if !c.Allowed {
-			out = append(out, guestRefusal{Time: c.Time, To: cmp.Or(c.Name, c.Dest), Method: c.Method, Path: c.Path, Reason: c.Reason})
-		}
+	for _, r := range q.s.Policy.Refusals(q.vm, list) {
+		out = append(out, guestRefusal{Time: r.Last, Count: r.Count, Host: r.Host, Port: r.Port, Method: r.Method, Path: r.Path, Reason: r.Now.Reason, Allowed: r.Now.Allowed})
 	}
-	slices.SortStableFunc(out, func(a, b guestRefusal) int { return a.Time.Compare(b.Time) })
 	return out[max(0, len(out)-maxRefused):]
 }
 
@@ -118,7 +119,7 @@ func (q *guestRequest) why() (guestReply, error) {
 	if err != nil {
 		return guestReply{}, err
 	}
-	a, err := q.s.explain(q.Context(), q.call, q.vm, ask)
+	a, err := q.s.Policy.Explain(q.Context(), q.call, q.ref(), ask)
 	if err != nil {
 		return guestReply{}, err
 	}
@@ -185,6 +186,23 @@ func (q *guestRequest) mounts() []guestMount {
 	return out
 }
 
+// writeFilesystemMD writes FILESYSTEM.md into the working directory of a new VM. A file that
+// its image or a repository put there stays.
+func (s *server) writeFilesystemMD(ctx context.Context, c *vm.Call, v vm.VM) error {
+	const name = "FILESYSTEM.md"
+	own := *c // the receipt of the answer is that of the create
+	own.Receipt = ""
+	switch _, err := s.Inside.Stat(ctx, &own, string(v.ID), "", name); {
+	case err == nil:
+		return nil
+	case vm.KindOf(err) != vm.NotFound:
+		return err
+	}
+	text := filesystemText(v, "", nil, s.reposOf(ctx, v), time.Now())
+	_, err := s.Inside.WriteFile(ctx, &own, string(v.ID), "", name, vm.WriteOptions{Mode: 0o644, Parents: true, Size: int64(len(text))}, strings.NewReader(text))
+	return err
+}
+
 // filesystem describes the places of the VM, as FILESYSTEM.md does.
 func (q *guestRequest) filesystem() (guestReply, error) {
 	text := filesystemText(q.vm, q.parent(), q.mounts(), q.s.reposOf(q.Context(), q.vm), time.Now())
@@ -205,7 +223,7 @@ func (q *guestRequest) ask() (guestReply, error) {
 	if err != nil {
 		return guestReply{}, err
 	}
-	a, err := q.s.propose(q.Context(), q.call, q.vm, rule, q.in.Why)
+	a, err := q.s.Asks.Propose(q.Context(), q.call, q.vm, rule, q.in.Why)
 	if err != nil {
 		return guestReply{}, err
 	}
@@ -233,7 +251,7 @@ func (q *guestRequest) proposed() (vm.NetRule, error) {
 
 // asked answers how an ask stands, at once or when it is decided.
 func (q *guestRequest) asked() (guestReply, error) {
-	a, err := q.s.askOf(q.Context(), q.call, q.vm, q.id)
+	a, err := q.s.Asks.Get(q.Context(), q.call, q.id)
 	if err != nil {
 		return guestReply{}, err
 	}
@@ -246,8 +264,11 @@ func (q *guestRequest) asked() (guestReply, error) {
 		defer stop()
 		ctx, end := context.WithTimeout(ctx, wait)
 		defer end()
-		q.s.awaitAsk(ctx, q.call, a)
-		if a, err = q.s.askOf(q.Context(), q.call, q.vm, q.id); err != nil {
+		err := q.s.Asks.Wait(ctx, q.call, a) // the ask itself says more
+		if vm.KindOf(err) == vm.Internal {
+			return guestReply{}, err
+		}
+		if a, err = q.s.Asks.Get(q.Context(), q.call, q.id); err != nil {
 			return guestReply{}, err
 		}
 	}

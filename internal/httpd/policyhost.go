@@ -201,7 +201,9 @@ func (q *guestRequest) question() (vm.NetQuestion, error) {
 }
 
 // wants reports whether the client wants JSON.
-func (q *guestRequest) wants() bool { return strings.Contains(q.Header.Get("Accept"), "application/json") }
+func (q *guestRequest) wants() bool {
+	return strings.Contains(q.Header.Get("Accept"), "application/json")
+}
 
 func (q *guestRequest) reply(status int, r guestReply) {
 	q.w.Header().Set(headerAnswer, r.answer)

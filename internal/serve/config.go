@@ -50,6 +50,7 @@ type Config struct {
 	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // contact for the ACME server; both empty = no certificates are ordered
 	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`     // program that sets TXT records, for wildcard certificates of preview domains; empty = the host's CA signs them
 	Resolver      string   `yaml:"resolver" json:"resolver"`           // name server for TXT records; empty = the system's
+	AskWebhook    string   `yaml:"askWebhook" json:"askWebhook"`       // URL that is told of what waits for approval; empty = none
 	ReachPrivate  words    `yaml:"reachPrivate" json:"reachPrivate"`   // private addresses to which imports and webhooks may connect, as 10.1.0.0/16; empty = none
 }
 
@@ -97,7 +98,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 		PreviewDomain: splitList(getenv("WARREN_PREVIEW_DOMAIN")), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
 		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"), ACMEDNSHook: getenv("WARREN_ACME_DNS_HOOK"),
-		ReachPrivate: splitList(getenv("WARREN_REACH_PRIVATE")), EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
+		AskWebhook: getenv("WARREN_ASK_WEBHOOK"), ReachPrivate: splitList(getenv("WARREN_REACH_PRIVATE")), EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
 	origins := []string{"flag", "environment", "file", "default"}
@@ -129,6 +130,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("s3Endpoint", func(c *Config) *string { return &c.S3Endpoint })
 	text("s3Credentials", func(c *Config) *string { return &c.S3Credentials })
 	text("clamd", func(c *Config) *string { return &c.Clamd })
+	text("askWebhook", func(c *Config) *string { return &c.AskWebhook })
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
 	text("storageBudget", func(c *Config) *string { return &c.StorageBudget })
@@ -167,7 +169,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, askWebhook, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
 	}
 	return c, nil
 }

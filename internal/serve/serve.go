@@ -169,7 +169,7 @@ func (s *stack) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.audit, err = audit.Open(s.dir.Audit()); err != nil {
+	if s.audit, err = audit.Open(ctx, s.dir.Audit(), audit.Options{Log: s.log}); err != nil {
 		return err
 	}
 	head := &auditHead{store.Backend{Store: s.store}, s.host.ID, unclaimed}
@@ -197,13 +197,17 @@ func (s *stack) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	hook, err := askWebhook(s.cfg.AskWebhook, s.dir)
+	if err != nil {
+		return err
+	}
 	s.scanner = reader.NewScanner(reader.Config{Binary: l.programs.Reader, Root: s.dir.ReaderRoot(), Log: s.log, Deadline: scanDeadline})
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Manifest{}}
 	s.house, err = house.Open(ctx, house.Config{
 		Records: s.records(), Version: api.Version,
 		Backend: store.Backend{Store: s.store}, HostID: s.host.ID, LeaveUnclaimed: !unclaimed,
 		Reader: reader.New(reader.Config{Binary: l.programs.Reader, Root: s.dir.ReaderRoot(), Log: s.log}), Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
-		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, ReachPrivate: reach, S3URL: s.cfg.s3URL(), Remote: remote, Scanner: uploads{s.scanner, clamd(s.cfg.Clamd)}, Config: engine.Config{
+		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, ReachPrivate: reach, AskWebhook: hook, S3URL: s.cfg.s3URL(), Remote: remote, Scanner: uploads{s.scanner, clamd(s.cfg.Clamd)}, Config: engine.Config{
 			Dir: s.dir, Run: run,
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 			Generations: generation.Store{Dir: s.dir},

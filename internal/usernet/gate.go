@@ -69,7 +69,11 @@ func (n *Net) serveTLS(f *flow, c *guestConn, hello clientHello, raw []byte, err
 	up, err := dial(f.ctx)
 	if err != nil {
 		n.noteDial(f, err)
-		c.reset()
+		if errors.As(err, new(refusal)) {
+			deniedTLS(c)
+		} else {
+			c.reset()
+		}
 		return false
 	}
 	f.own(func() { _ = up.Close() })
