@@ -30,7 +30,7 @@ def tcp(o):
     s.connect((o["ip"], o["port"])); return s
 def setup(o):
     if o["lookup"]: o["ip"] = socket.getaddrinfo(o["name"], None, socket.AF_INET)[0][4][0]
-    first = hello(o["name"]) if o["kind"] == "greeting" else b"x\\n"; took = []
+    first = hello(o["name"]) if o["kind"] == "greeting" else b"x\n"; took = []
     for _ in range(o["n"]):
         begun = now(); s = tcp(o)
         if o["kind"] == "tls":
