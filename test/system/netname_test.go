@@ -5,6 +5,7 @@ package system
 
 import (
 	"encoding/json"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -234,7 +235,15 @@ func (h *host) netNPM() {
 	}
 	h.ok("cp", node, "box:/usr/local/bin/node")
 	h.ok("cp", "-r", filepath.Join(strings.TrimSpace(string(modules)), "npm"), "box:/opt/")
-	h.ok("net", "set", "box", "registry.npmjs.org:443")
+	registry, err := exec.Command("npm", "config", "get", "registry").Output()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	at, err := url.Parse(strings.TrimSpace(string(registry)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.ok("net", "set", "box", at.Hostname()+":443")
 	id := strings.TrimSpace(h.ok("exec", "-d", "box", "--", "sh", "-c", "mkdir -p /tmp/n && cd /tmp/n && node /opt/npm/bin/npm-cli.js install --no-audit --no-fund --no-update-notifier is-number@7 && ls node_modules"))
 	for end := time.Now().Add(10 * time.Minute); ; <-time.After(time.Second) {
 		if got := h.run("logs", "box", id).stdout; strings.HasSuffix(got, "is-number\n") {
