@@ -1,6 +1,8 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build system
+
 package system
 
 import (
