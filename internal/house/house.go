@@ -17,6 +17,7 @@ import (
 	"github.com/warren-vm/warren/internal/backup"
 	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/evidence"
 	"github.com/warren-vm/warren/internal/handoff"
 	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/job"
@@ -54,6 +55,8 @@ type Config struct {
 	S3URL   string          // at which S3 clients reach the objects; "" = they do not
 	Remote  objects.Remote  // another S3 for the bytes of objects; nil = the data directory
 
+	AuditArgs string // which arguments of commands audit records have; see package inside
+
 	Resolver       names.Resolver // for TXT records; nil = the system's
 	PreviewDomains []string       // default: only warren.localhost
 	// ReachPrivate are the private addresses to which imports and webhooks may connect.
@@ -79,6 +82,7 @@ type House struct {
 	Memories *changes.Memories
 	Ship     *ship.Ship
 	Backup   *backup.Backup
+	Evidence *evidence.Evidence
 	Handoff  *handoff.Handoff
 
 	opened []func(context.Context) error // closes what was opened, in the order of the opening
@@ -138,6 +142,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Handoff = handoff.New(handoff.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Engine: h.Engine, Repo: h.Repo, Objects: h.Objects, Published: h.publishedRefs, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Backup = backup.New(backup.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Records: c.Records, Engine: h.Engine, Repos: h.Repo, Objects: h.Objects, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Journal.Know(journal.Facts{VM: h.Engine.VMOf, Right: h.Access.RightDigest})
+	h.Evidence = evidence.New(evidence.Config{Journal: h.Journal, VM: h.Engine.VMOf, Locked: h.locked, Now: c.Clock.Now, Version: c.Version})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }
@@ -158,7 +163,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 	if err := h.Engine.Open(ctx); err != nil {
 		return err
 	}
-	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
+	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir, AuditArgs: c.AuditArgs})
 	h.Changes.Open(h.Inside, h.Memories)
 	h.Changes.OpenObjects(h.published)
 	h.Ship.Open(h.Inside)

@@ -34,10 +34,16 @@ type machine struct {
 	log   *slog.Logger
 	begun time.Time
 	conns ring
-	net   *usernet.Net
-	names *proxy.Proxy // answers for the names inside the VM's network
-	link  *agentLink
-	guest *guest.Client
+	// report records the connections. It ends after the network, so that its last ones are
+	// recorded.
+	report    *reporter
+	reporting context.Context
+	endReport context.CancelFunc
+	reported  chan struct{}
+	net       *usernet.Net
+	names     *proxy.Proxy // answers for the names inside the VM's network
+	link      *agentLink
+	guest     *guest.Client
 
 	lifetime context.Context // ends with end
 	end      context.CancelFunc
@@ -75,7 +81,8 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		vm.S3Host:     proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 		vm.PolicyHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 	}})
-	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, OnConnection: m.conns.add, Log: log})
+	m.report = newReporter(proxy.Client(m.serverRun().Inside(), spec.ID), log)
+	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, OnConnection: m.ended, Full: m.report.full, Log: log})
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)
 	}
@@ -83,7 +90,19 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 	m.link = newAgentLink(string(spec.ID), layout.RunVM(spec.RunDir).Agent(), spec.GuestKey, spec.OtherKeys, log)
 	m.guest = guest.New(m.link.open)
 	m.lifetime, m.end = context.WithCancel(context.WithoutCancel(ctx))
+	m.reporting, m.endReport = context.WithCancel(context.WithoutCancel(ctx))
+	m.reported = make(chan struct{})
+	go func() { // ends with close
+		defer close(m.reported)
+		m.report.run(m.reporting)
+	}()
 	return m, nil
+}
+
+// ended takes a connection of the guest that has ended or was refused.
+func (m *machine) ended(c vm.Connection) {
+	m.conns.add(c)
+	m.report.add(c)
 }
 
 // serverRun is the run directory of the server that the machine belongs to.

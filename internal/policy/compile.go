@@ -205,7 +205,9 @@ func withCopies(rules []vm.NetRule, before []string, named vm.NamedPolicy) []vm.
 	return slices.Insert(rest, min(at, len(rest)), copies(named)...)
 }
 
-func same(a, b []vm.NetRule) bool { return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b)) }
+func same(a, b []vm.NetRule) bool {
+	return len(a) == len(b) && (len(a) == 0 || reflect.DeepEqual(a, b))
+}
 
 // bounded refuses a policy that is too large for a record.
 func bounded(n vm.NetworkPolicy) error {

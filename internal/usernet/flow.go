@@ -144,6 +144,11 @@ func (f *flow) connection() vm.Connection {
 func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
 	f := &flow{began: time.Now(), proto: proto, dst: dst}
 	f.service = proto == egress.TCP && n.answers(dst)
+	if n.cfg.Full != nil && !f.service {
+		if why := n.cfg.Full(); why != "" {
+			return nil, why
+		}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
