@@ -72,6 +72,7 @@ func (a *Agent) serveConn(ctx context.Context, c net.Conn) {
 
 // handle calls the verb of a request.
 func (a *Agent) handle(w *answer, r *request) error {
+	r.unruled()
 	switch r.method + " " + r.path {
 	case "POST /exec":
 		return a.exec(w, r)
@@ -79,6 +80,8 @@ func (a *Agent) handle(w *answer, r *request) error {
 		return a.wake(w, r, true)
 	case "POST /reset":
 		return a.wake(w, r, false)
+	case "POST /give":
+		return a.giveNow(w, r)
 	case "GET /hello":
 		return w.bytes(link.EncodeWake(a.hello(), nil))
 	case "POST /start":

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/pathrule"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -22,6 +23,7 @@ type linuxUser struct {
 	groups []uint32 // supplementary, without gid
 	home   string
 	shell  string
+	rules  *pathrule.Set // of the request; nil = none
 }
 
 // userDB reads /etc/passwd, /etc/group and /etc/environment, and caches each
@@ -33,6 +35,7 @@ type userDB struct {
 	passwd      cachedFile
 	group       cachedFile
 	environment cachedFile
+	givenFile   cachedFile
 }
 
 // cachedFile is the lines of a small file.
@@ -147,6 +150,17 @@ func (u *userDB) environ() []string {
 		out = append(out, k+"="+v)
 	}
 	return out
+}
+
+// given returns the assignments of the host's file of variables.
+func (u *userDB) given(path string) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	lines := u.givenFile.read(path)
+	for len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
 }
 
 // directory returns the user's home, or / if it does not exist.

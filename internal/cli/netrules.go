@@ -159,7 +159,8 @@ func newNetRm(a *app) *cobra.Command {
 	o := &netChange{}
 	cmd := a.changing(&cobra.Command{
 		Use: "rm NAME RULE...", Short: "Remove rules of a VM's network",
-		Long:    `Remove rules, each by its id or by what it is about, as "warren net show" lists them. The name of a policy ends the VM's use of it.`,
+		Long: `Remove rules, each by its id or by what it is about, as "warren net show" lists them. The name of a policy ends the
+VM's use of it.`,
 		Example: "  warren net rm box r-4k2mzp\n  warren net rm box api.example.com\n  warren net rm box agents",
 		Args:    args(2, -1, "warren net rm NAME RULE..."),
 		RunE: func(cmd *cobra.Command, list []string) error {

@@ -239,3 +239,90 @@ func Requests(p vm.NetworkPolicy, name string, port int) bool {
 	}
 	return false
 }
+
+// Sight says what must be known of a TCP connection before it is judged.
+type Sight struct {
+	// Names reports that the name in the connection's greeting may decide.
+	Names bool
+	// Strict reports that a greeting without a name is refused: a rule denies a host by its
+	// name, or is about its requests.
+	Strict bool
+	// Wild reports that a rule allows names that cannot be listed, so that any address may
+	// belong to one of them.
+	Wild bool
+	// Exact are the names that the policy allows on the port, Denied those that it denies.
+	Exact, Denied []string
+}
+
+// Look judges a TCP connection to an address by the address alone, and says what else must
+// be known of it. A verdict that allows holds for a connection that names no host, unless
+// the Sight is strict.
+func Look(p vm.NetworkPolicy, r Request) (Verdict, Sight) {
+	now := r.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	r.Name, r.Proto = "", TCP
+	v, by := decide(p, r)
+	var s Sight
+	for i := range p.Rules {
+		rule := &p.Rules[i]
+		if rule == by {
+			break // it decides for every name that the rules before it leave
+		}
+		if _, byAddress := prefixOf(rule.To); byAddress || rule.To == Any || over(*rule, now) || !covers(*rule, TCP, r.Port) {
+			continue
+		}
+		below := strings.HasPrefix(rule.To, "*.")
+		switch {
+		case rule.Action == vm.NetAllow:
+			s.Names = s.Names || !v.Allow
+			s.Strict = s.Strict || rule.HTTP()
+			s.Wild = s.Wild || below
+			if !below {
+				s.Exact = append(s.Exact, rule.To)
+			}
+		default:
+			s.Strict = true
+			if !below && !rule.HTTP() {
+				s.Denied = append(s.Denied, rule.To)
+			}
+		}
+	}
+	if by == nil && p.Mode == vm.NetPackages {
+		for _, h := range p.Hosts {
+			if h.Port == int(r.Port) {
+				s.Names = true
+				s.Exact = append(s.Exact, Normal(h.Host))
+			}
+		}
+	}
+	if slices.ContainsFunc(p.Secrets, func(u vm.SecretUse) bool { return u.Port == int(r.Port) }) {
+		s.Names = true
+	}
+	s.Names = s.Names || s.Strict
+	return v, s
+}
+
+// NextEnd returns when the next rule of a policy ends after now; zero = none does.
+func NextEnd(p vm.NetworkPolicy, now time.Time) (next time.Time) {
+	for _, rule := range p.Rules {
+		if !rule.Until.IsZero() && rule.Until.After(now) && (next.IsZero() || rule.Until.Before(next)) {
+			next = rule.Until
+		}
+	}
+	return next
+}
+
+// Exact returns the names of the rules of an action that name exactly one host, and all of
+// its requests, on a port.
+func Exact(p vm.NetworkPolicy, proto string, port uint16, action vm.NetAction) (names []string) {
+	now := time.Now()
+	for _, r := range p.Rules {
+		_, byAddress := prefixOf(r.To)
+		if r.Action == action && !byAddress && r.To != Any && !strings.HasPrefix(r.To, "*.") && !r.HTTP() && !over(r, now) && covers(r, proto, port) {
+			names = append(names, r.To)
+		}
+	}
+	return names
+}

@@ -37,12 +37,18 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
 	network, err := e.forkNetwork(op.ctx, c, op.before, r.Network)
+	if err == nil {
+		err = e.mayForkInside(c.Actor, op.before, r.Count)
+	}
 	if err != nil {
 		return Forked{}, err
 	}
 	children, err := e.planFork(op.before, r, network)
 	if err != nil {
 		return Forked{}, err
+	}
+	for i := range children {
+		children[i].FromInside = children[i].FromInside || c.Actor.VM != ""
 	}
 	out.First = !e.forkedBefore(op.before)
 	claims, err := e.admitFork(op.ctx, children)
@@ -140,6 +146,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest, network vm.NetworkPolicy)
 		rec.ID, rec.Name = vm.NewID(), ""
 		rec.State, rec.Op, rec.Reason, rec.InstanceID = vm.Starting, vm.OpCreate, "", vm.NewInstanceID()
 		rec.CreatedAt, rec.LastActive, rec.StartedAt = now, now, time.Time{}
+		rec.Network.Secrets = vm.ForChild(parent.Network.Secrets)
 		rec.Previews = nil // like every new VM, a child starts without previews
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""

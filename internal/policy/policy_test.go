@@ -113,7 +113,7 @@ func TestRulesLive(t *testing.T) {
 		t.Helper()
 		v, gerr := e.Get(ctx, c, "box")
 		if err != nil || gerr != nil {
-			t.Fatalf("%s: %v, %v", what, err, gerr)
+			t.Fatalf("step %s failed: %v; the VM could not be read: %v", what, err, gerr)
 		}
 		if got := texts(v.Network); !slices.Equal(got, want) {
 			t.Errorf("after %s the record has the rules %q, want %q", what, got, want)

@@ -169,7 +169,7 @@ func (s *stack) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.audit, err = audit.Open(s.dir.Audit()); err != nil {
+	if s.audit, err = audit.Open(ctx, s.dir.Audit(), audit.Options{Log: s.log}); err != nil {
 		return err
 	}
 	head := &auditHead{store.Backend{Store: s.store}, s.host.ID, unclaimed}

@@ -227,25 +227,26 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 		return
 	}
 	v := egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: name})
-	if v.Allow && !validName(name) {
+	if !v.Allow && q.q.Type == dnsmessage.TypeSRV && n.serviceOfAllowed(name) {
+		v = egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: serviceHost(name)})
+	}
+	if v.Allow && !egress.ValidName(name) {
 		v = egress.Verdict{Reason: "it is not a host name"}
 	}
 	quiet := false
 	switch {
-	case !v.Allow && q.q.Type == dnsmessage.TypeSRV && n.serviceOfAllowed(name):
-		q.fail(dnsmessage.RCodeNameError, 0, "")
-		return
 	case !v.Allow:
 	case q.q.Class != dnsmessage.ClassINET:
 		q.fail(dnsmessage.RCodeNotImplemented, 0, "")
 	case q.q.Type == dnsmessage.TypeA:
 		v = n.lookupA(ctx, q, name)
-	case n.Policy().Mode == vm.NetOpen:
+	default:
 		var asked bool
 		v, asked = n.lookupOther(ctx, q, name)
 		quiet = !asked
-	default:
-		quiet = true // NOERROR without answers: the network has no AAAA, HTTPS and SVCB
+		if v.Allow && len(q.answers) == 0 && q.rcode == dnsmessage.RCodeSuccess && serviceHost(name) != name {
+			q.fail(dnsmessage.RCodeNameError, 0, "") // package managers ask for services first, and then for the host
+		}
 	}
 	if !v.Allow {
 		q.fail(dnsmessage.RCodeRefused, edeBlocked, "warren: "+v.Reason)
@@ -253,7 +254,7 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 	}
 	if !quiet {
 		n.rec.add(vm.Connection{
-			Time: began, Proto: egress.DNS, Dest: name, Name: name,
+			Time: began, Proto: egress.DNS, Dest: name, Name: name, How: how(v), Rule: v.Rule, Policy: n.digest(),
 			Allowed: v.Allow, Reason: v.Record(), Duration: time.Since(began),
 		}, v.Reason)
 	}
@@ -270,19 +271,17 @@ func (n *Net) lookupInside(q *question, name string) {
 	}
 }
 
-// serviceOfAllowed reports whether name is a service record ("_http._tcp.") of a
-// host that may be looked up. Package managers ask for these first; the answer that
-// there is none lets them continue.
+// serviceOfAllowed reports whether name is a service record ("_http._tcp.") of a host that
+// may be looked up. The labels are those of RFC 6335, so that they carry next to nothing
+// out.
 func (n *Net) serviceOfAllowed(name string) bool {
-	cut := false
-	for strings.HasPrefix(name, "_") {
-		_, rest, ok := strings.Cut(name, ".")
-		if !ok {
-			return false
-		}
-		name, cut = rest, true
+	host := serviceHost(name)
+	if host == name {
+		return false
 	}
-	return cut && egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: name}).Allow
+	service, proto, _ := strings.Cut(strings.TrimSuffix(name, "."+host), ".")
+	return len(service) <= 16 && (proto == "_tcp" || proto == "_udp" || proto == "_tls") &&
+		egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: host}).Allow
 }
 
 // lookupA answers with the public addresses of a name. A name with no public
@@ -302,7 +301,7 @@ func (n *Net) lookupA(ctx context.Context, q *question, name string) egress.Verd
 	var no egress.Verdict
 	var public []netip.Addr
 	for _, a := range addrs {
-		if why := egress.Private(a, host); why != "" {
+		if why := egress.Private(a, host); why != "" && !egress.Answerable(n.Policy(), egress.Request{Name: name, IP: a, Host: host}) {
 			no = egress.NotPublic(name, a, why)
 			continue
 		}
@@ -324,4 +323,12 @@ func chunks(s string) []string {
 		out, s = append(out, s[:255]), s[255:]
 	}
 	return append(out, s)
+}
+
+// how says how a judged lookup went.
+func how(v egress.Verdict) string {
+	if v.Allow {
+		return vm.NetPassed
+	}
+	return vm.NetRefused
 }

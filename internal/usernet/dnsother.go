@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/warren-vm/warren/internal/egress"
+	"github.com/warren-vm/warren/vm"
 )
 
 const (
@@ -24,29 +25,40 @@ const (
 // moreRecords are the lookups of the host's resolver for other records than
 // addresses.
 type moreRecords interface {
+	LookupCNAME(ctx context.Context, name string) (string, error)
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
 	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// lookupOther answers TXT, MX, NS and SRV for names in public zones. The host's
-// resolver also knows the zones of the host's network; the guest learns nothing of
-// those. asked is false when no lookup was needed.
+// lookupOther answers TXT, MX, NS, SRV and CNAME. Where names are allowed one by one, it
+// answers for hosts that have public addresses only. Under an open policy it answers for
+// names in public zones: the host's resolver also knows the zones of the host's network,
+// and the guest learns nothing of those. asked is false when no lookup was needed.
 func (n *Net) lookupOther(ctx context.Context, q *question, name string) (v egress.Verdict, asked bool) {
 	v = egress.Verdict{Allow: true, Reason: "looked up"}
 	r, ok := n.cfg.Resolver.(moreRecords)
+	p := n.Policy()
 	switch q.q.Type {
-	case dnsmessage.TypeTXT, dnsmessage.TypeMX, dnsmessage.TypeNS, dnsmessage.TypeSRV:
+	case dnsmessage.TypeTXT, dnsmessage.TypeMX, dnsmessage.TypeSRV, dnsmessage.TypeCNAME:
+	case dnsmessage.TypeNS:
+		ok = ok && p.Mode == vm.NetOpen
 	default:
-		ok = false // NOERROR without answers
+		ok = false // NOERROR without answers: the network has no AAAA, HTTPS and SVCB
 	}
 	if !ok {
 		return v, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
-	public, err := n.publicZone(ctx, r, name)
+	var public bool
+	var err error
+	if p.Mode == vm.NetOpen {
+		public, err = n.publicZone(ctx, r, name)
+	} else {
+		public, err = n.publicName(ctx, name)
+	}
 	if err == nil && !public {
 		return egress.Verdict{Reason: name + " is not in a public zone"}, true
 	}
@@ -60,12 +72,44 @@ func (n *Net) lookupOther(ctx context.Context, q *question, name string) (v egre
 	return v, true
 }
 
+// publicName reports whether records of a name that is allowed by itself may be told: the
+// host that it belongs to has no address that the guest may not know.
+func (n *Net) publicName(ctx context.Context, name string) (bool, error) {
+	host, own := n.host.get(), serviceHost(name)
+	addrs, err := n.names.resolve(ctx, own)
+	if err != nil && !notFound(err) {
+		return false, err
+	}
+	for _, a := range addrs {
+		if !egress.Answerable(n.Policy(), egress.Request{Name: own, IP: a, Host: host}) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// serviceHost returns the host of a service's name: "_http._tcp." is cut off.
+func serviceHost(name string) string {
+	if first, rest, ok := strings.Cut(name, "."); ok && strings.HasPrefix(first, "_") {
+		if second, host, ok := strings.Cut(rest, "."); ok && strings.HasPrefix(second, "_") {
+			return host
+		}
+	}
+	return name
+}
+
+// mayTell reports whether an answer may name a host: only one that the guest may look up.
+func (n *Net) mayTell(ctx context.Context, host string) bool {
+	name := egress.Normal(host)
+	return egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: name}).Allow && n.publicHost(ctx, host)
+}
+
 // answerOther fills in the records of a name that may be answered. It leaves out
 // hosts that have an address that is not public.
 func (n *Net) answerOther(ctx context.Context, q *question, r moreRecords, name string) error {
 	add := func(host string, body func(dnsmessage.Name) dnsmessage.ResourceBody) {
 		h, err := dnsmessage.NewName(host)
-		if err == nil && len(q.answers) < maxTargets && n.publicHost(ctx, host) {
+		if err == nil && len(q.answers) < maxTargets && n.mayTell(ctx, host) {
 			q.answers = append(q.answers, body(h))
 		}
 	}
@@ -86,6 +130,12 @@ func (n *Net) answerOther(ctx context.Context, q *question, r moreRecords, name 
 		ns, err := r.LookupNS(ctx, name)
 		for _, s := range ns {
 			add(s.Host, func(h dnsmessage.Name) dnsmessage.ResourceBody { return &dnsmessage.NSResource{NS: h} })
+		}
+		return err
+	case dnsmessage.TypeCNAME:
+		alias, err := r.LookupCNAME(ctx, name)
+		if egress.Normal(alias) != egress.Normal(name) {
+			add(alias, func(h dnsmessage.Name) dnsmessage.ResourceBody { return &dnsmessage.CNAMEResource{CNAME: h} })
 		}
 		return err
 	default:

@@ -38,6 +38,14 @@ func (z *zones) LookupTXT(_ context.Context, name string) ([]string, error) {
 	return z.txt[name], nil
 }
 
+// LookupCNAME follows aliases, which are in txt with "->" before them.
+func (z *zones) LookupCNAME(_ context.Context, name string) (string, error) {
+	if t := z.txt[name]; len(t) == 1 && strings.HasPrefix(t[0], "->") {
+		return t[0][2:], nil
+	}
+	return name, nil
+}
+
 func (z *zones) LookupNS(_ context.Context, name string) (out []*net.NS, err error) {
 	for _, h := range z.ns[name] {
 		out = append(out, &net.NS{Host: h})

@@ -4,7 +4,10 @@
 package usernet
 
 import (
+	"context"
+	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,25 +16,42 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// maxChecks bounds what a flow remembers of its requests: no server that it may pass
+// through answers more of them at once.
+const maxChecks = 256
+
 // flow is one connection of the guest, from its first packet to its record.
 type flow struct {
+	net      *Net
 	began    time.Time // constant, like all fields above mu
 	proto    string
 	dst      netip.AddrPort // as the guest addressed it
 	service  bool           // answered by the network itself; no policy applies
+	ctx      context.Context
+	cancel   context.CancelFunc
 	up, down atomic.Int64
+	meters   atomic.Pointer[[]*meter] // of the rules with a limit that allowed it
 
-	mu        sync.Mutex // guards the fields below
-	name      string     // from the greeting, else from the lookup
-	inspected bool       // the greeting was read and judged
-	served    bool       // an HTTP request of it was allowed
-	silent    bool       // its use is recorded already
-	allowed   bool
-	reason    string // for the record
-	told      string // the same, as the guest may read it
-	ended     bool
-	stopped   bool
-	closers   []func() // run when the flow is stopped
+	mu      sync.Mutex            // guards the fields below
+	name    string                // from the greeting, else from the lookup
+	settled bool                  // it carries data: a change of the policy judges it
+	blind   bool                  // it was judged by its address alone
+	through bool                  // TLS that nobody reads
+	mute    bool                  // neither TLS nor HTTP: all names that lead to its address count
+	ups     map[net.Conn]struct{} // its open connections to the outside, but for that of a relay
+	checks  []egress.Request      // what was allowed of it, the oldest first; see maxChecks
+	served  bool                  // an HTTP request of it was allowed
+	silent  bool                  // its use is recorded already
+	allowed bool
+	reason  string // for the record
+	told    string // the same, as the guest may read it
+	how     string // passed, unless the interceptor says otherwise
+	rule    string // id of the rule that decided
+	policy  string // digest of the policy that decided
+	secrets []string
+	ended   bool
+	stopped bool
+	closers []func() // run when the flow is stopped
 }
 
 // judge notes the verdict for the record.
@@ -44,21 +64,18 @@ func (f *flow) judge(v egress.Verdict) egress.Verdict {
 	return v
 }
 
-// greeted notes the destination that the guest named and the verdict on it.
-func (f *flow) greeted(name string) {
+// named notes the destination that the guest named.
+func (f *flow) named(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.name, f.inspected = name, true
+	f.name = name
 }
 
 // lookedUp notes the newest name that led to the destination.
 func (f *flow) lookedUp(names []string) {
-	if len(names) == 0 {
-		return
+	if len(names) > 0 {
+		f.named(names[0])
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.name = names[0]
 }
 
 // request is the flow as the policy judges it.
@@ -82,7 +99,88 @@ func (f *flow) requested(v egress.Verdict) {
 
 // decided keeps a verdict. f.mu is held.
 func (f *flow) decided(v egress.Verdict) {
-	f.allowed, f.reason, f.told = v.Allow, v.Record(), v.Reason
+	f.allowed, f.reason, f.told, f.rule, f.policy = v.Allow, v.Record(), v.Reason, v.Rule, f.net.digest()
+}
+
+// check judges a request of the flow under the policy in force, and remembers it: a change
+// of the policy judges it again.
+func (f *flow) check(r egress.Request) egress.Verdict {
+	f.mu.Lock()
+	f.settled = true
+	if !slices.ContainsFunc(f.checks, func(c egress.Request) bool { return same(c, r) }) {
+		if len(f.checks) >= maxChecks {
+			f.checks = slices.Delete(f.checks, 0, 1)
+		}
+		f.checks = append(f.checks, r)
+	}
+	f.mu.Unlock()
+	r.Host = f.net.host.get()
+	v := f.net.meters.join(f, egress.Evaluate(f.net.Policy(), r))
+	if !v.Allow {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.checks = slices.DeleteFunc(f.checks, func(c egress.Request) bool { return same(c, r) })
+	}
+	return v
+}
+
+func same(a, b egress.Request) bool {
+	return a.Proto == b.Proto && a.IP == b.IP && a.Port == b.Port && a.Name == b.Name && a.Method == b.Method && a.Path == b.Path
+}
+
+// unread notes that nobody read the flow's name, or that nobody reads its requests.
+func (f *flow) unread(blind, through bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.blind, f.through = blind, through
+}
+
+// nobody notes that the flow is neither TLS nor HTTP.
+func (f *flow) nobody() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mute = true
+}
+
+// outside is a connection of a flow to the outside, which ends with it.
+type outside struct {
+	net.Conn
+	flow *flow
+}
+
+func (o outside) Close() error {
+	o.flow.mu.Lock()
+	delete(o.flow.ups, o.Conn)
+	o.flow.mu.Unlock()
+	return o.Conn.Close()
+}
+
+func (o outside) CloseWrite() error { return halfClose(o.Conn) }
+
+// keep makes stop close a connection to the outside.
+func (f *flow) keep(c net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped || f.ended {
+		_ = c.Close()
+		return nil, net.ErrClosed
+	}
+	if f.ups == nil {
+		f.ups = make(map[net.Conn]struct{})
+	}
+	f.ups[c] = struct{}{}
+	return outside{c, f}, nil
+}
+
+// closeAll closes what keep kept. f.mu is held.
+func (f *flow) closeAll() {
+	for c := range f.ups {
+		_ = c.Close()
+	}
+	f.ups = nil
 }
 
 // own makes stop call close, at once if the flow was stopped already.
@@ -110,49 +208,102 @@ func (f *flow) stop(reason string) {
 	closers := f.closers
 	f.closers = nil
 	f.mu.Unlock()
-	for _, c := range closers {
+	for _, c := range closers { // the guest's end first, so that it sees a reset
 		c()
 	}
+	f.cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closeAll()
 }
 
-// rejudge reports whether p would allow a live flow.
+// rejudge reports whether p would allow all that a live flow does. A flow that carries no
+// data yet is judged when it does.
 func (f *flow) rejudge(p vm.NetworkPolicy, host []netip.Addr) egress.Verdict {
 	f.mu.Lock()
-	inspected := f.inspected
+	checks := slices.Clone(f.checks)
+	settled, blind, through, mute, name := f.settled, f.blind, f.through, f.mute, f.name
 	f.mu.Unlock()
-	if f.service {
+	if f.service || !settled {
 		return egress.Verdict{Allow: true}
 	}
-	if p.Mode == vm.NetPackages && !inspected {
-		return egress.Verdict{Reason: "it was opened without a checked name"}
+	if f.proto == egress.TCP && blind {
+		if _, s := egress.Look(p, egress.Request{IP: f.dst.Addr(), Port: f.dst.Port(), Host: host}); s.Strict {
+			return egress.Verdict{Reason: "it was opened without a checked name"}
+		}
 	}
-	return egress.Evaluate(p, f.request(host))
+	if through && egress.Requests(p, name, int(f.dst.Port())) {
+		return egress.Verdict{Reason: "its requests must be read, and they are not"}
+	}
+	if mute {
+		for _, name := range f.net.names.of(f.dst.Addr()) {
+			v := egress.Evaluate(p, egress.Request{Proto: f.proto, IP: f.dst.Addr(), Port: f.dst.Port(), Name: name, Host: host})
+			if !v.Allow && v.Rule != "" {
+				return v
+			}
+		}
+	}
+	for _, r := range checks {
+		r.Host = host
+		if v := egress.Evaluate(p, r); !v.Allow {
+			return v
+		}
+	}
+	return egress.Verdict{Allow: true}
 }
 
 func (f *flow) connection() vm.Connection {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return vm.Connection{
+	c := vm.Connection{
 		Time: f.began, Proto: f.proto, Dest: f.dst.String(), Name: f.name,
-		Allowed: f.allowed, Reason: f.reason,
+		Allowed: f.allowed, Reason: f.reason, How: vm.NetRefused, Rule: f.rule, Policy: f.policy, Secrets: slices.Clone(f.secrets),
 		Up: f.up.Load(), Down: f.down.Load(), Duration: time.Since(f.began),
+	}
+	switch {
+	case !f.allowed:
+	case f.how != "":
+		c.How = f.how
+	default:
+		c.How = vm.NetPassed
+	}
+	return c
+}
+
+// note says how the flow is carried, and which secrets were put in.
+func (f *flow) note(how string, secrets ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.how != vm.NetInjected {
+		f.how = how
+	}
+	for _, s := range secrets {
+		if !slices.Contains(f.secrets, s) {
+			f.secrets = append(f.secrets, s)
+		}
 	}
 }
 
 // begin registers a flow. It returns nil and the reason when there is no room for
 // it.
 func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
-	f := &flow{began: time.Now(), proto: proto, dst: dst}
+	f := &flow{net: n, began: time.Now(), proto: proto, dst: dst}
 	f.service = proto == egress.TCP && n.answers(dst)
+	f.ctx, f.cancel = context.WithCancel(n.ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	why := ""
 	switch {
 	case n.closed:
-		return nil, "the network was shut down"
+		why = "the network was shut down"
 	case len(n.flows) >= maxFlows:
-		return nil, "the VM has too many connections open (512)"
+		why = "the VM has too many connections open (512)"
 	case proto == egress.UDP && n.udp >= maxUDPFlows:
-		return nil, "the VM has too many UDP exchanges open (128)"
+		why = "the VM has too many UDP exchanges open (128)"
+	}
+	if why != "" {
+		f.cancel()
+		return nil, why
 	}
 	n.flows[f] = struct{}{}
 	n.wg.Add(1)
@@ -183,8 +334,11 @@ func (n *Net) end(f *flow) {
 		return
 	}
 	f.ended = true
+	f.closeAll()
 	silent := f.service || f.silent
 	f.mu.Unlock()
+	f.cancel()
+	n.meters.leave(f)
 	if c := f.connection(); !silent {
 		f.mu.Lock()
 		told := f.told
@@ -202,5 +356,8 @@ func (n *Net) end(f *flow) {
 
 // refuse records a connection that never became a flow.
 func (n *Net) refuse(proto string, dst netip.AddrPort, name string, v egress.Verdict) {
-	n.rec.add(vm.Connection{Time: time.Now(), Proto: proto, Dest: dst.String(), Name: name, Reason: v.Record()}, v.Reason)
+	n.rec.add(vm.Connection{
+		Time: time.Now(), Proto: proto, Dest: dst.String(), Name: name, Reason: v.Record(),
+		How: vm.NetRefused, Rule: v.Rule, Policy: n.digest(),
+	}, v.Reason)
 }

@@ -20,56 +20,70 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/egress"
-	"github.com/warren-vm/warren/vm"
 )
 
-// web is the HTTP side of a Net: the proxy for all plain HTTP connections under the
-// policy packages, which judges each request's Host, and the page at the gateway
-// that explains the policy. It starts with its first connection.
+// web is the HTTP side of a Net: the proxy for plain HTTP connections where only named
+// hosts are allowed, which judges each request's host, method and path, in HTTP/1 and plain
+// HTTP/2, and the page at the gateway that explains the policy. It starts with its first
+// connection.
 type web struct {
-	net       *Net
-	transport *http.Transport
-	server    *http.Server
-	conns     chan net.Conn
-	done      chan struct{} // closed at the end of the Net
-	once      sync.Once     // starts the server
-	stopOnce  sync.Once
+	net      *Net
+	server   *http.Server
+	conns    chan net.Conn
+	done     chan struct{} // closed at the end of the Net
+	once     sync.Once     // starts the server
+	stopOnce sync.Once
 }
 
-type flowKey struct{}
+type (
+	connKey    struct{} // the *webConn of a request
+	requestKey struct{} // the egress.Request of a request that is forwarded
+)
 
 func newWeb(n *Net) *web {
 	w := &web{net: n, conns: make(chan net.Conn), done: make(chan struct{})}
-	w.transport = &http.Transport{
+	w.server = &http.Server{
+		Handler:           http.HandlerFunc(w.handle),
+		ReadHeaderTimeout: 30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		Protocols:         new(http.Protocols),
+		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return n.ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
+	}
+	w.server.Protocols.SetHTTP1(true)
+	w.server.Protocols.SetUnencryptedHTTP2(true)
+	return w
+}
+
+// forwarder sends the requests of one guest connection on, over connections to the outside
+// that no other guest connection shares. http2 says how the guest speaks.
+func (w *web) forwarder(f *flow, http2 bool) http.Handler {
+	t := &http.Transport{
 		DialContext:           w.dial,
 		DisableCompression:    true,
-		MaxIdleConns:          16,
+		MaxIdleConns:          4,
 		MaxIdleConnsPerHost:   4,
 		IdleConnTimeout:       30 * time.Second,
 		ResponseHeaderTimeout: 5 * time.Minute,
 		WriteBufferSize:       16 << 10,
 		ReadBufferSize:        16 << 10,
+		Protocols:             new(http.Protocols),
 	}
-	proxy := &httputil.ReverseProxy{
+	t.Protocols.SetHTTP1(!http2)
+	t.Protocols.SetUnencryptedHTTP2(http2)
+	f.own(t.CloseIdleConnections)
+	return &httputil.ReverseProxy{
 		Rewrite:       func(*httputil.ProxyRequest) {}, // handle has built the URL
-		Transport:     w.transport,
+		Transport:     t,
 		FlushInterval: -1,
 		ErrorHandler:  w.failed,
 		BufferPool:    proxyBuffers{},
-		ErrorLog:      slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
+		ErrorLog:      slog.NewLogLogger(w.net.log.Handler(), slog.LevelDebug),
 	}
-	w.server = &http.Server{
-		Handler:           http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.handle(proxy, rw, r) }),
-		ReadHeaderTimeout: 30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
-		BaseContext:       func(net.Listener) context.Context { return n.ctx },
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, flowKey{}, c.(*webConn).flow)
-		},
-	}
-	return w
 }
 
 // hand passes a guest's connection to the server, which ends its flow. If the Net
@@ -110,53 +124,117 @@ func (w *web) Addr() net.Addr { return &net.TCPAddr{IP: Gateway.AsSlice(), Port:
 
 func (w *web) shutDown() error {
 	_ = w.Close()
-	err := w.server.Close()
-	w.transport.CloseIdleConnections()
-	return err
+	return w.server.Close()
 }
 
-// forget closes idle connections to the outside after a change of policy.
-func (w *web) forget() { w.transport.CloseIdleConnections() }
-
 // handle judges one request and forwards it, or explains why not.
-func (w *web) handle(proxy http.Handler, rw http.ResponseWriter, r *http.Request) {
-	f := r.Context().Value(flowKey{}).(*flow)
+func (w *web) handle(rw http.ResponseWriter, r *http.Request) {
+	c := r.Context().Value(connKey{}).(*webConn)
+	f := c.flow
 	if f.service {
 		w.explain(rw, http.StatusOK, "this is the gateway of a Warren VM")
 		return
 	}
-	name, port, err := splitHost(r.Host, f.dst.Port())
-	v := egress.Verdict{}
-	switch {
-	case err != nil:
-		v.Reason = err.Error()
-	case r.Method == http.MethodConnect:
-		v.Reason = "tunnels (CONNECT) are refused under the policy packages"
-	case port != f.dst.Port():
-		v.Reason = fmt.Sprintf("the request names port %d on a connection to port %d", port, f.dst.Port())
-	default:
-		f.greeted(name)
-		v = egress.Evaluate(w.net.Policy(), egress.Request{Proto: egress.TCP, Port: port, Name: name})
-	}
+	ask := egress.Request{Proto: egress.TCP, Port: f.dst.Port(), Method: r.Method, Path: r.URL.EscapedPath()}
+	v := w.judge(f, r, &ask)
 	f.requested(v)
 	if !v.Allow {
-		w.refuse(rw, r, f, name, v)
+		w.refuse(rw, r, f, ask.Name, v)
 		return
 	}
-	r.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(name, strconv.Itoa(int(port))), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery}
-	proxy.ServeHTTP(rw, r)
+	if up := r.Header.Get("Upgrade"); up != "" && !strings.EqualFold(strings.TrimSpace(up), "websocket") {
+		dropUpgrade(r.Header) // the server answers in HTTP/1, as the client must accept
+	}
+	r.Header.Del("Host")
+	host := ask.Name
+	if host == "" {
+		host = ask.IP.String()
+	}
+	r.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(int(ask.Port))), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery}
+	c.forward(r.ProtoMajor == 2).ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), requestKey{}, ask)))
+}
+
+// judge judges one request, and completes ask by the host that it names.
+func (w *web) judge(f *flow, r *http.Request, ask *egress.Request) egress.Verdict {
+	name, port, err := splitHost(r.Host, f.dst.Port())
+	ip, ipErr := netip.ParseAddr(name)
+	switch {
+	case err != nil:
+		return egress.Verdict{Reason: err.Error()}
+	case r.Method == http.MethodConnect:
+		return egress.Verdict{Reason: "tunnels (CONNECT) are refused where only named hosts are allowed"}
+	case r.Header.Get("Host") != "" && r.Header.Get("Host") != r.Host:
+		return egress.Verdict{Reason: "the request names two hosts"}
+	case port != f.dst.Port():
+		return egress.Verdict{Reason: fmt.Sprintf("the request names port %d on a connection to port %d", port, f.dst.Port())}
+	case ipErr == nil && ip != f.dst.Addr():
+		return egress.Verdict{Reason: "the request names another address than that of its connection"}
+	case ipErr == nil:
+		ask.IP = ip
+		if name, v := w.net.deniedAt(f); name != "" {
+			return v
+		}
+	case !egress.ValidName(name):
+		return egress.Verdict{Reason: fmt.Sprintf("%q is not a host name", printable(name))}
+	default:
+		ask.Name = name
+	}
+	methods := []string{r.Method}
+	if egress.Requests(w.net.Policy(), ask.Name, int(port)) {
+		methods = egress.Methods(r.Method, r.Header)
+	}
+	var v egress.Verdict
+	for _, m := range methods {
+		one := *ask
+		one.Method = m
+		if v = w.net.checkNamed(f, one); !v.Allow {
+			return v
+		}
+	}
+	if w.net.cfg.Scan != nil {
+		if why := w.net.cfg.Scan(w.net.Policy(), r); why != "" {
+			return egress.Verdict{Reason: why}
+		}
+	}
+	if ask.Name != "" {
+		f.named(ask.Name)
+	}
+	return v
+}
+
+// deniedAt returns a name that the policy denies and that leads to the flow's address.
+func (n *Net) deniedAt(f *flow) (string, egress.Verdict) {
+	_, sight := egress.Look(n.Policy(), egress.Request{IP: f.dst.Addr(), Port: f.dst.Port(), Host: n.host.get()})
+	if !sight.Strict {
+		return "", egress.Verdict{}
+	}
+	name, v := n.nameAt(f, egress.Sight{Strict: true, Denied: sight.Denied})
+	if name == "" || v.Allow {
+		return "", egress.Verdict{}
+	}
+	return name, v
+}
+
+// dropUpgrade removes the offer of another protocol.
+func dropUpgrade(h http.Header) {
+	h.Del("Upgrade")
+	h.Del("Http2-Settings")
+	h.Del("Connection")
 }
 
 // refuse answers a request that the policy does not allow, records it, and ends the
 // connection.
 func (w *web) refuse(rw http.ResponseWriter, r *http.Request, f *flow, name string, v egress.Verdict) {
-	w.net.refuse(egress.TCP, f.dst, name, egress.Verdict{Reason: fmt.Sprintf("HTTP request for %q: %s", r.Host, v.Reason), Detail: v.Detail})
-	rw.Header().Set("Connection", "close")
-	w.explain(rw, http.StatusForbidden, fmt.Sprintf("refused: http://%s%s\nbecause: %s", printable(r.Host), printable(r.URL.EscapedPath()), v.Reason))
+	host := name
+	if host == "" {
+		host = r.Host
+	}
+	w.net.refuseRequest(f, cut(host, 255), r.Method, r.URL.EscapedPath(), v)
+	Refuse(rw, r, host, r.URL.EscapedPath(), w.net.Policy(), v)
 }
 
 func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
-	f := r.Context().Value(flowKey{}).(*flow)
+	f := r.Context().Value(connKey{}).(*webConn).flow
 	var no refusal
 	if errors.As(err, &no) {
 		w.refuse(rw, r, f, r.URL.Hostname(), no.Verdict)
@@ -168,47 +246,21 @@ func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
 	_, _ = fmt.Fprintf(rw, "warren: %s was not reached: %s\n", printable(r.URL.Host), dialError(err))
 }
 
-// explain writes what a person or an agent in the guest needs to know.
-func (w *web) explain(rw http.ResponseWriter, status int, head string) {
-	p := w.net.Policy()
-	rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	rw.WriteHeader(status)
-	var b strings.Builder
-	fmt.Fprintf(&b, "warren: %s\nnetwork policy of this VM: %s\n", head, p.Mode)
-	switch p.Mode {
-	case vm.NetPackages:
-		b.WriteString("reachable:\n")
-		for _, h := range p.Hosts {
-			fmt.Fprintf(&b, "  %s port %d (%s)\n", h.Host, h.Port, h.Manager)
-		}
-	case vm.NetOpen:
-		b.WriteString("reachable: every public address; private, metadata and host addresses are not\n")
-	default:
-		b.WriteString("reachable: nothing\n")
-	}
-	b.WriteString("change it on the host: warren net set NAME closed|packages|open\n")
-	if last := w.net.rec.lastRefusals(); len(last) > 0 {
-		fmt.Fprintf(&b, "last refusals (UTC):\n  %s\n", strings.Join(last, "\n  "))
-	}
-	_, _ = io.WriteString(rw, b.String())
-}
-
-// dial connects to "name:port", judging the resolved address.
+// dial connects to where the request in ctx may go, judging the address.
 func (w *web) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	name, portText, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
+	ask, ok := ctx.Value(requestKey{}).(egress.Request)
+	c, isConn := ctx.Value(connKey{}).(*webConn)
+	if !ok || !isConn {
+		return nil, fmt.Errorf("dial %s: no request asks for it", address)
 	}
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil {
-		return nil, err
-	}
-	return w.net.dialName(ctx, nil, name, netip.AddrPortFrom(netip.Addr{}, uint16(port)))
+	ask.Method, ask.Path = "", ""
+	ask.IP = netip.Addr{}
+	return c.flow.keep(w.net.dialJudged(ctx, c.flow, ask))
 }
 
 // splitHost reads a Host header; without a port it is the connection's.
 func splitHost(host string, port uint16) (string, uint16, error) {
-	name := host
+	name := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if h, p, err := net.SplitHostPort(host); err == nil {
 		v, err := strconv.ParseUint(p, 10, 16)
 		if err != nil {
@@ -216,8 +268,8 @@ func splitHost(host string, port uint16) (string, uint16, error) {
 		}
 		name, port = h, uint16(v)
 	}
-	if !validName(name) {
-		return "", 0, errors.New("the request's Host is not a host name")
+	if name == "" {
+		return "", 0, errors.New("the request names no host")
 	}
 	return egress.Normal(name), port, nil
 }
@@ -244,18 +296,38 @@ type webConn struct {
 	src  io.Reader
 	flow *flow
 	net  *Net
+
+	mu  sync.Mutex
+	fwd [2]http.Handler // for HTTP/1 and HTTP/2
 }
+
+// forward is the connection's forwarder.
+func (c *webConn) forward(http2 bool) http.Handler {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := map[bool]int{true: 1}[http2]
+	if c.fwd[i] == nil {
+		c.fwd[i] = c.net.web.forwarder(c.flow, http2)
+	}
+	return c.fwd[i]
+}
+
+// CloseWrite ends the guest's direction of the connection.
+func (c *webConn) CloseWrite() error { return halfClose(c.Conn) }
 
 func (c *webConn) Read(b []byte) (int, error) {
 	k, err := c.src.Read(b)
-	c.flow.up.Add(int64(k))
+	if no := c.flow.sent(k); no != nil {
+		return 0, no
+	}
 	return k, err
 }
 
 func (c *webConn) Write(b []byte) (int, error) {
-	k, err := c.Conn.Write(b)
-	c.flow.down.Add(int64(k))
-	return k, err
+	if err := c.flow.received(len(b)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 func (c *webConn) Close() error {

@@ -96,6 +96,14 @@ func (d *directory) remember(name string, a answer) {
 	}
 }
 
+// known reports whether a name was looked up lately.
+func (d *directory) known(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, ok := d.answers[name]
+	return ok && time.Now().Before(a.expires)
+}
+
 // of returns the names that led to ip, the newest first.
 func (d *directory) of(ip netip.Addr) []string {
 	d.mu.Lock()

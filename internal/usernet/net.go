@@ -10,7 +10,7 @@
 //
 // Package egress decides what is allowed. This package asks it before each lookup
 // and each dial, dials the address that was judged, and records each connection.
-// Under the policy packages it also reads the server name of each TLS greeting and
+// Where a policy names hosts it also reads the server name of each TLS greeting and
 // the Host of each HTTP request. It follows no redirects for the guest: a registry
 // that redirects to another host works only if the policy names that host, too.
 //
@@ -23,8 +23,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -79,6 +81,15 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// HostAddresses defaults to egress.HostAddresses.
 	HostAddresses func() ([]netip.Addr, error)
+	// Intercept ends the TLS of hosts whose requests must be read; nil = connections to
+	// hosts with a rule about requests are refused, and secrets are not put in.
+	Intercept Interceptor
+	// Scan returns why a plain HTTP request must not leave under a policy; "" = it may.
+	// It may replace the request's body by one that fails. nil = all may.
+	Scan func(p vm.NetworkPolicy, r *http.Request) string
+	// ScanBytes is Scan for what the guest sends without TLS. window holds the new bytes
+	// and before them up to 255 that came earlier. It is called while a policy has secrets.
+	ScanBytes func(p vm.NetworkPolicy, window []byte) string
 	// OnConnection gets each connection when it has ended or was refused, one
 	// at a time. It must not block and must not call back into the Net.
 	OnConnection func(vm.Connection)
@@ -100,10 +111,15 @@ type Net struct {
 	host   hostAddresses
 
 	mu     sync.Mutex // guards the fields below
-	policy vm.NetworkPolicy
 	flows  map[*flow]struct{}
 	udp    int // UDP flows among them
 	closed bool
+	timer  *time.Timer // when the next rule ends
+
+	current atomic.Pointer[inForce]
+	meters  meters
+
+	switching sync.Mutex // held by SetPolicy, so that policies come into force in order
 
 	wg sync.WaitGroup // services and flows; Add under mu while not closed
 }
@@ -126,18 +142,27 @@ func New(cfg Config) (*Net, error) {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the Net lives from New to Close, whatever its maker waits for
 	n := &Net{
 		cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel,
-		policy: cfg.Policy,
-		flows:  make(map[*flow]struct{}),
-		names:  newDirectory(cfg.Resolver),
-		rec:    newRecorder(cfg.OnConnection),
-		host:   hostAddresses{read: cfg.HostAddresses},
+		flows: make(map[*flow]struct{}),
+		names: newDirectory(cfg.Resolver),
+		rec:   newRecorder(cfg.OnConnection),
+		host:  hostAddresses{read: cfg.HostAddresses},
 	}
+	n.current.Store(&inForce{policy: cfg.Policy, digest: cfg.Policy.Digest()})
 	n.web = newWeb(n)
 	if err := n.build(); err != nil {
 		cancel()
 		return nil, err
 	}
+	n.mu.Lock()
+	n.schedule(cfg.Policy)
+	n.mu.Unlock()
 	return n, nil
+}
+
+// inForce is a policy and its digest.
+type inForce struct {
+	policy vm.NetworkPolicy
+	digest string
 }
 
 // Serve carries frames between the guest and the network until c ends, and
@@ -174,28 +199,64 @@ func ignoreClosed(err error) error {
 }
 
 // Policy returns the policy in force.
-func (n *Net) Policy() vm.NetworkPolicy {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.policy
-}
+func (n *Net) Policy() vm.NetworkPolicy { return n.current.Load().policy }
+
+// digest names the policy in force.
+func (n *Net) digest() string { return n.current.Load().digest }
 
 // SetPolicy applies p at once. Connections that it does not allow are cut.
 func (n *Net) SetPolicy(p vm.NetworkPolicy) {
+	n.switching.Lock()
+	defer n.switching.Unlock()
+	n.current.Store(&inForce{policy: p, digest: p.Digest()})
+	n.meters.keep(p)
+	n.rejudge("cut when the policy changed: ")
 	n.mu.Lock()
-	n.policy = p
+	defer n.mu.Unlock()
+	n.schedule(p)
+}
+
+// rejudge cuts the connections that the policy in force does not allow.
+func (n *Net) rejudge(why string) {
+	n.mu.Lock()
 	flows := make([]*flow, 0, len(n.flows))
 	for f := range n.flows {
 		flows = append(flows, f)
 	}
 	n.mu.Unlock()
-	host := n.host.get()
+	p, host := n.Policy(), n.host.get()
 	for _, f := range flows {
 		if v := f.rejudge(p, host); !v.Allow {
-			f.stop("cut when the policy changed: " + v.Record())
+			f.stop(why + v.Record())
 		}
 	}
-	n.web.forget()
+}
+
+// schedule judges the connections again when the next rule of p ends. n.mu is held.
+func (n *Net) schedule(p vm.NetworkPolicy) {
+	if n.timer != nil {
+		n.timer.Stop()
+	}
+	end := egress.NextEnd(p, time.Now())
+	if end.IsZero() || n.closed {
+		return
+	}
+	n.timer = time.AfterFunc(time.Until(end), func() {
+		n.mu.Lock()
+		if n.closed {
+			n.mu.Unlock()
+			return
+		}
+		n.wg.Add(1)
+		n.mu.Unlock()
+		defer n.wg.Done()
+		n.switching.Lock()
+		defer n.switching.Unlock()
+		n.rejudge("cut when a rule ended: ")
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.schedule(n.Policy())
+	})
 }
 
 // Live returns the open connections, with their bytes so far.
@@ -249,6 +310,9 @@ func (n *Net) Close() error {
 		return nil
 	}
 	n.closed = true
+	if n.timer != nil {
+		n.timer.Stop()
+	}
 	flows := make([]*flow, 0, len(n.flows))
 	for f := range n.flows {
 		flows = append(flows, f)

@@ -175,10 +175,11 @@ func TestPackagesHTTP(t *testing.T) {
 	for _, second := range []struct{ target, host, want string }{
 		{"/", "evil.example", "evil.example is not one of"},
 		{"http://evil.example/", "apt.example", "evil.example is not one of"},
-		{"/", "203.0.113.42", "not one of"},
+		{"/", "203.0.113.42", "raw address"},
 		{"/", "apt.example:8080", "names port 8080"},
 		{"/", "npm.example", "port 443 only"},
-		{"/", "[::1]", "not a host name"},
+		{"/", "[::1]", "another address"},
+		{"/", "2130706433", "not a host name"},
 	} {
 		c := w.mustConnect("203.0.113.42:80")
 		br := bufio.NewReader(c)
@@ -189,7 +190,7 @@ func TestPackagesHTTP(t *testing.T) {
 			}
 		}
 		resp, body := get(t, c, br, second.target, second.host)
-		if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, second.want) || !strings.Contains(body, "apt.example port 80 (apt)") || !strings.Contains(body, "warren net set") {
+		if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, second.want) || !strings.Contains(body, "\nnext: warren-agent ask ") || !strings.Contains(body, "http://policy.warren.internal/why?host=") || resp.Header.Get(RefusedHeader) == "" {
 			t.Errorf("%+v gives %d %q", second, resp.StatusCode, body)
 		}
 		if _, err := br.ReadByte(); err == nil {
@@ -246,7 +247,6 @@ func TestRebinding(t *testing.T) {
 	w.net.names.mu.Lock()
 	clear(w.net.names.answers)
 	w.net.names.mu.Unlock()
-	w.net.web.forget()
 	c2 := w.mustConnect("203.0.113.42:80")
 	defer c2.Close()
 	resp, body := get(t, c2, bufio.NewReader(c2), "/", "apt.example")

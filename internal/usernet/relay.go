@@ -15,10 +15,14 @@ var relayBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return
 
 type writeCloser interface{ CloseWrite() error }
 
+// errTaken ends a relay whose guest connection something else serves from here on.
+var errTaken = errors.New("the connection is served elsewhere")
+
 // relay copies bytes both ways until both directions have ended. It passes the end
 // of one direction on as a half-close, and a failure as a reset of both. src is
-// where the guest's bytes are read; it may begin with bytes that were read before.
-func (n *Net) relay(f *flow, c *guestConn, src io.Reader, up net.Conn) {
+// where the guest's bytes are read; it may begin with bytes that were read before. If src
+// fails with errTaken, the guest's connection stays open, and relay returns true.
+func (n *Net) relay(f *flow, c *guestConn, src io.Reader, up net.Conn) (taken bool) {
 	fail := sync.OnceFunc(func() {
 		c.reset()
 		if t, ok := up.(*net.TCPConn); ok {
@@ -26,19 +30,35 @@ func (n *Net) relay(f *flow, c *guestConn, src io.Reader, up net.Conn) {
 		}
 		_ = up.Close()
 	})
+	var away atomic.Bool
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if pump(up, src, &f.up) != nil || halfClose(up) != nil {
+		switch err := pump(up, n.scanned(f, src), f.sent); {
+		case errors.Is(err, errTaken):
+			away.Store(true)
+			_ = up.Close()
+		case err != nil || halfClose(up) != nil:
 			fail()
 		}
 	}()
-	if pump(c, up, &f.down) != nil || halfClose(c) != nil {
+	if (pump(c, up, f.received) != nil || halfCloseUnless(&away, c) != nil) && !away.Load() {
 		fail()
 	}
 	<-done
-	_ = c.Close()
 	_ = up.Close()
+	if away.Load() {
+		return true
+	}
+	_ = c.Close()
+	return false
+}
+
+func halfCloseUnless(away *atomic.Bool, c net.Conn) error {
+	if away.Load() {
+		return nil
+	}
+	return halfClose(c)
 }
 
 func halfClose(c net.Conn) error {
@@ -48,17 +68,18 @@ func halfClose(c net.Conn) error {
 	return nil
 }
 
-// pump copies until the end of src and counts the written bytes.
-func pump(dst io.Writer, src io.Reader, count *atomic.Int64) error {
+// pump copies until the end of src and counts the bytes.
+func pump(dst io.Writer, src io.Reader, count func(int) error) error {
 	b := relayBuffers.Get().(*[]byte)
 	defer relayBuffers.Put(b)
 	for {
 		k, err := src.Read(*b)
 		if k > 0 {
-			w, werr := dst.Write((*b)[:k])
-			count.Add(int64(w))
-			if werr != nil {
-				return werr
+			if err := count(k); err != nil {
+				return err
+			}
+			if _, err := dst.Write((*b)[:k]); err != nil {
+				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {

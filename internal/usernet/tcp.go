@@ -4,27 +4,21 @@
 package usernet
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
 
 	"github.com/warren-vm/warren/internal/egress"
-	"github.com/warren-vm/warren/vm"
 )
-
-const greetingTimeout = 10 * time.Second
 
 // guestConn is the guest's end of a TCP connection.
 type guestConn struct {
@@ -49,23 +43,19 @@ func (n *Net) handleTCP(r *tcp.ForwarderRequest) {
 			n.end(f)
 		}
 	}()
-	switch {
-	case f.service:
+	if f.service {
 		f.judge(egress.Verdict{Allow: true, Reason: "answered by the VM's own network"})
 		if c := n.accept(f, r); c != nil {
 			handed = n.serveOwn(f, c)
 		}
-	case n.Policy().Mode == vm.NetPackages:
-		if v := n.judgeAddress(f); !v.Allow {
-			r.Complete(true)
-			return
-		}
-		if c := n.accept(f, r); c != nil {
-			handed = n.inspect(f, c)
-		}
-	default:
-		n.direct(f, r)
+		return
 	}
+	v, sight := egress.Look(n.Policy(), egress.Request{IP: dst.Addr(), Port: dst.Port(), Host: n.host.get()})
+	if !sight.Names {
+		n.direct(f, r)
+		return
+	}
+	handed = n.byName(f, r, v, sight)
 }
 
 // serveOwn answers a connection to the network's own services. It reports whether
@@ -97,54 +87,115 @@ func (n *Net) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	return c
 }
 
-// judgeAddress judges the address before the guest has sent anything: is any name
-// that leads to it allowed? Names come from earlier lookups. For a guest with
-// cached answers, as after a fork or a restore, it looks the policy's own names up
-// again.
-func (n *Net) judgeAddress(f *flow) egress.Verdict {
+// byName serves a connection whose name may decide: v is the verdict on its address alone.
+// It reports whether another goroutine now ends the flow.
+func (n *Net) byName(f *flow, r *tcp.ForwarderRequest, v egress.Verdict, sight egress.Sight) bool {
+	g := gate{net: n, flow: f, nameless: v.Allow && !sight.Strict}
+	if !v.Allow || sight.Strict && !webPort(f.dst.Port()) {
+		at := sight
+		at.Strict = sight.Strict && !webPort(f.dst.Port()) // there the greeting tells hosts at one address apart
+		name, nv := n.nameAt(f, at)
+		switch {
+		case name != "" && nv.Allow:
+			f.lookedUp([]string{name})
+			g.name, g.raw = name, nv.Rule != "" && !webPort(f.dst.Port())
+			v = nv
+		case name != "":
+			f.judge(nv) // a denied name leads there
+			r.Complete(true)
+			return false
+		case !v.Allow && !sight.Wild:
+			f.judge(v)
+			r.Complete(true)
+			return false
+		case v.Allow:
+			g.raw = true
+		}
+	}
+	if g.nameless || g.raw {
+		return g.run(r)
+	}
+	if c := n.accept(f, r); c != nil {
+		return n.inspect(f, c)
+	}
+	return false
+}
+
+// webPort reports whether only TLS and HTTP are let through to a host that is allowed by
+// its name.
+func webPort(port uint16) bool { return port == 80 || port == 443 || port == 8080 || port == 8443 }
+
+// nameAt looks for a name that leads to the flow's address and decides: a denied one
+// first, then an allowed one. Names come from earlier lookups and, for a guest with cached
+// answers, as after a fork or a restore, from the policy itself.
+func (n *Net) nameAt(f *flow, sight egress.Sight) (name string, v egress.Verdict) {
 	p, host := n.Policy(), n.host.get()
-	request := egress.Request{Proto: egress.TCP, IP: f.dst.Addr(), Port: f.dst.Port(), Host: host}
-	v := egress.Evaluate(p, request)
-	try := func() bool {
+	judge := func(name string) egress.Verdict {
+		return egress.Evaluate(p, egress.Request{Proto: egress.TCP, IP: f.dst.Addr(), Port: f.dst.Port(), Name: name, Host: host})
+	}
+	if sight.Strict {
+		n.resolveAll(sight.Denied)
 		for _, name := range n.names.of(f.dst.Addr()) {
-			request.Name = name
-			if v = egress.Evaluate(p, request); v.Allow {
-				f.lookedUp([]string{name})
+			if v := judge(name); !v.Allow && v.Rule != "" {
+				return name, v
+			}
+		}
+	}
+	find := func() bool {
+		for _, name = range n.names.of(f.dst.Addr()) {
+			if v = judge(name); v.Allow {
 				return true
 			}
 		}
 		return false
 	}
-	if !try() && egress.Private(f.dst.Addr(), host) == "" {
-		for _, h := range p.Hosts {
-			if h.Port == int(f.dst.Port()) {
-				_, _ = n.names.resolve(n.ctx, egress.Normal(h.Host))
-			}
-		}
-		try()
+	if find() {
+		return name, v
 	}
-	return f.judge(v)
+	n.resolveAll(sight.Exact)
+	if find() {
+		return name, v
+	}
+	return "", egress.Verdict{}
 }
 
-// direct connects the guest to the address it asked for, under the policy open, or
-// refuses. The host's connection comes first, so that the guest sees the same
-// result as from a direct connection.
+// resolveAll looks names of the policy up, so that their addresses are known.
+func (n *Net) resolveAll(names []string) {
+	const most, atOnce = 128, 16
+	slots := make(chan struct{}, atOnce)
+	var wg sync.WaitGroup
+	for _, name := range names[:min(len(names), most)] {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			_, _ = n.names.resolve(n.ctx, name)
+		})
+	}
+	wg.Wait()
+}
+
+// direct connects the guest to the address it asked for, or refuses. The host's
+// connection comes first, so that the guest sees the same result as from a direct
+// connection.
 func (n *Net) direct(f *flow, r *tcp.ForwarderRequest) {
-	f.lookedUp(n.names.of(f.dst.Addr()))
-	if v := f.judge(f.rejudge(n.Policy(), n.host.get())); !v.Allow {
+	names := n.names.of(f.dst.Addr())
+	f.lookedUp(names)
+	f.unread(true, false)
+	v := f.judge(f.check(egress.Request{Proto: egress.TCP, IP: f.dst.Addr(), Port: f.dst.Port()}))
+	if len(names) > 0 { // the record names what the guest asked for
+		if nv := f.net.says(f.request(n.host.get())); nv.Allow == v.Allow {
+			f.judge(nv)
+		}
+	}
+	if !v.Allow {
 		r.Complete(true)
 		return
 	}
-	ctx, cancel := context.WithTimeout(n.ctx, dialTimeout)
-	defer cancel()
-	f.own(cancel)
-	up, err := n.cfg.Dial(ctx, "tcp", f.dst.String())
-	if err != nil {
+	up := n.dialDirect(f)
+	if up == nil {
 		r.Complete(true)
-		f.judge(egress.Verdict{Allow: true, Reason: "allowed, but not reached: " + dialError(err)})
 		return
 	}
-	f.own(func() { _ = up.Close() })
 	c := n.accept(f, r)
 	if c == nil {
 		_ = up.Close()
@@ -153,59 +204,20 @@ func (n *Net) direct(f *flow, r *tcp.ForwarderRequest) {
 	n.relay(f, c, c, up)
 }
 
-// inspect reads the guest's greeting under the policy packages: TLS must name an
-// allowed server, HTTP goes through the proxy, anything else is closed. It reports
-// whether another goroutine now ends the flow.
-func (n *Net) inspect(f *flow, c *guestConn) bool {
-	_ = c.SetReadDeadline(time.Now().Add(greetingTimeout))
-	first := make([]byte, 1)
-	if _, err := io.ReadFull(c, first); err != nil {
-		f.judge(egress.Verdict{Reason: "the guest sent no greeting to check"})
-		c.reset()
-		return false
-	}
-	if first[0] != recordHandshake {
-		_ = c.SetReadDeadline(time.Time{})
-		return n.web.hand(&webConn{Conn: c, src: io.MultiReader(bytes.NewReader(first), c), flow: f, net: n})
-	}
-	hello, raw, err := readClientHello(io.MultiReader(bytes.NewReader(first), c))
-	_ = c.SetReadDeadline(time.Time{})
-	v := n.judgeHello(f, hello, err)
-	if !v.Allow {
-		_, _ = c.Write(accessDenied)
-		_ = c.CloseWrite()
-		_ = c.Close()
-		return false
-	}
-	up, err := n.dialName(n.ctx, f, hello.ServerName, f.dst)
+// says is the policy in force about a request.
+func (n *Net) says(r egress.Request) egress.Verdict { return egress.Evaluate(n.Policy(), r) }
+
+// dialDirect connects to the flow's own address, which was judged; nil = it failed.
+func (n *Net) dialDirect(f *flow) net.Conn {
+	ctx, cancel := context.WithTimeout(f.ctx, dialTimeout)
+	defer cancel()
+	up, err := n.cfg.Dial(ctx, "tcp", f.dst.String())
 	if err != nil {
-		n.noteDial(f, err)
-		c.reset()
-		return false
+		f.judge(egress.Verdict{Allow: true, Reason: "allowed, but not reached: " + dialError(err)})
+		return nil
 	}
 	f.own(func() { _ = up.Close() })
-	if _, err := up.Write(raw); err != nil {
-		_ = up.Close()
-		c.reset()
-		return false
-	}
-	f.up.Add(int64(len(raw)))
-	n.relay(f, c, c, up)
-	return false
-}
-
-func (n *Net) judgeHello(f *flow, hello clientHello, err error) egress.Verdict {
-	switch {
-	case err != nil:
-		return f.judge(egress.Verdict{Reason: "the TLS greeting could not be read: " + err.Error()})
-	case hello.ServerName == "":
-		return f.judge(egress.Verdict{Reason: "the TLS greeting names no server"})
-	case hello.Encrypted:
-		return f.judge(egress.Verdict{Reason: "the TLS greeting hides its server name (ECH)"})
-	}
-	f.greeted(hello.ServerName)
-	v := egress.Evaluate(n.Policy(), egress.Request{Proto: egress.TCP, Port: f.dst.Port(), Name: hello.ServerName})
-	return f.judge(v)
+	return up
 }
 
 // refusal is a verdict as an error.
@@ -213,28 +225,25 @@ type refusal struct{ egress.Verdict }
 
 func (r refusal) Error() string { return r.Reason }
 
-// dialName resolves name on the host and connects to the first of its addresses
-// that the policy allows, beginning with the one that the guest chose. The error is
-// a refusal when the policy allows none. f may be nil.
-func (n *Net) dialName(ctx context.Context, f *flow, name string, want netip.AddrPort) (net.Conn, error) {
+// dialName resolves the request's name on the host and connects to the first of its
+// addresses that the policy allows, beginning with the flow's own. The error is a refusal
+// when the policy allows none.
+func (n *Net) dialName(ctx context.Context, f *flow, r egress.Request) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
-	if f != nil {
-		f.own(cancel)
-	}
-	addrs, err := n.names.resolve(ctx, name)
+	defer context.AfterFunc(f.ctx, cancel)()
+	addrs, err := n.names.resolve(ctx, r.Name)
 	if err != nil {
 		return nil, err
 	}
 	addrs = slices.Clone(addrs)
-	if i := slices.Index(addrs, want.Addr()); i > 0 {
+	if i := slices.Index(addrs, f.dst.Addr()); i > 0 {
 		addrs[0], addrs[i] = addrs[i], addrs[0]
 	}
-	p, host := n.Policy(), n.host.get()
-	err = fmt.Errorf("%s has no address", name)
+	err = fmt.Errorf("%s has no address", r.Name)
 	for i, a := range addrs {
-		v := egress.Evaluate(p, egress.Request{Proto: egress.TCP, IP: a, Port: want.Port(), Name: name, Host: host})
-		if !v.Allow {
+		r.IP = a
+		if v := f.check(r); !v.Allow {
 			err = refusal{v}
 			continue
 		}
@@ -243,7 +252,7 @@ func (n *Net) dialName(ctx context.Context, f *flow, name string, want netip.Add
 		}
 		one, cancelOne := context.WithTimeout(ctx, dialTimeout)
 		var c net.Conn
-		c, err = n.cfg.Dial(one, "tcp", netip.AddrPortFrom(a, want.Port()).String())
+		c, err = n.cfg.Dial(one, "tcp", netip.AddrPortFrom(a, r.Port).String())
 		cancelOne()
 		if err == nil {
 			return c, nil

@@ -114,22 +114,8 @@ func parseServerName(body cryptobyte.String) (string, error) {
 		!names.ReadUint8(&kind) || kind != serverNameIsDNS || !names.ReadUint16LengthPrefixed(&name) || !names.Empty() {
 		return "", errors.New("its server name is malformed")
 	}
-	if !validName(string(name)) {
+	if !egress.ValidName(string(name)) {
 		return "", fmt.Errorf("its server name %q is not a host name", string(name))
 	}
 	return egress.Normal(string(name)), nil
-}
-
-// validName accepts the characters of a host name, with underscores.
-func validName(s string) bool {
-	if s == "" || len(s) > 254 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return false
-		}
-	}
-	return true
 }

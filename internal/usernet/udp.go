@@ -4,9 +4,9 @@
 package usernet
 
 import (
+	"io"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -14,6 +14,7 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 
 	"github.com/warren-vm/warren/internal/egress"
+	"github.com/warren-vm/warren/vm"
 )
 
 const (
@@ -36,8 +37,15 @@ func (n *Net) handleUDP(r *udp.ForwarderRequest) bool {
 		n.refuse(egress.UDP, dst, "", egress.Verdict{Reason: why})
 		return false
 	}
-	f.lookedUp(n.names.of(dst.Addr()))
-	if v := egress.Evaluate(n.Policy(), f.request(n.host.get())); !f.judge(v).Allow {
+	if n.learnUDP(dst, vm.NetDeny) {
+		n.forget(f)
+		return true
+	}
+	if v := f.judge(n.judgeUDP(f)); !v.Allow {
+		if n.learnUDP(dst, vm.NetAllow) {
+			n.forget(f)
+			return true
+		}
 		n.end(f)
 		return false
 	}
@@ -50,6 +58,60 @@ func (n *Net) handleUDP(r *udp.ForwarderRequest) bool {
 	c := gonet.NewUDPConn(wq, ep)
 	go n.relayUDP(f, c) // the end waits for the flow
 	return true
+}
+
+// judgeUDP judges an exchange by its address and the names that lead to it. A name that a
+// rule denies comes before one that is allowed.
+func (n *Net) judgeUDP(f *flow) egress.Verdict {
+	r := f.request(n.host.get())
+	names := n.names.of(f.dst.Addr())
+	found := ""
+	for _, name := range names {
+		r.Name = name
+		v := n.says(r)
+		if !v.Allow && v.Rule != "" {
+			f.named(name)
+			return v
+		}
+		if v.Allow && found == "" {
+			found = name
+		}
+	}
+	r.Name = found
+	f.lookedUp(names)
+	if found != "" {
+		f.named(found)
+	}
+	f.nobody()
+	return f.check(r)
+}
+
+// learnUDP looks up the names that rules allow or deny on a UDP port, so that their
+// addresses are known, also for a guest that remembers them from before a restore. It
+// reports whether it does: the datagram is then dropped without an answer, and the guest
+// sends it again.
+func (n *Net) learnUDP(dst netip.AddrPort, action vm.NetAction) bool {
+	var names []string
+	for _, name := range egress.Exact(n.Policy(), egress.UDP, dst.Port(), action) {
+		if !n.names.known(name) {
+			names = append(names, name)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(names) == 0 || n.closed {
+		return false
+	}
+	n.wg.Go(func() { n.resolveAll(names) })
+	return true
+}
+
+// forget ends a flow without a record.
+func (n *Net) forget(f *flow) {
+	f.mu.Lock()
+	f.silent = true
+	f.mu.Unlock()
+	n.end(f)
 }
 
 // relayUDP forwards datagrams both ways until neither side has sent one for a
@@ -74,15 +136,15 @@ func (n *Net) relayUDP(f *flow, c *gonet.UDPConn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pumpUDP(up, c, idle, &f.up, up, c)
+		pumpUDP(up, n.scanned(f, c), idle, f.sent, up, c)
 	}()
-	pumpUDP(c, up, idle, &f.down, up, c)
+	pumpUDP(c, up, idle, f.received, up, c)
 	<-done
 }
 
 // pumpUDP copies datagrams until an error or an idle time; each datagram extends
 // the time of both directions. The refusal of one datagram does not end it.
-func pumpUDP(dst, src net.Conn, idle time.Duration, count *atomic.Int64, both ...net.Conn) {
+func pumpUDP(dst net.Conn, src io.Reader, idle time.Duration, count func(int) error, both ...net.Conn) {
 	b := make([]byte, maxUDP)
 	for {
 		k, err := src.Read(b)
@@ -93,8 +155,9 @@ func pumpUDP(dst, src net.Conn, idle time.Duration, count *atomic.Int64, both ..
 		for _, c := range both {
 			_ = c.SetReadDeadline(until)
 		}
-		if w, err := dst.Write(b[:k]); err == nil {
-			count.Add(int64(w))
+		if count(k) != nil {
+			return
 		}
+		_, _ = dst.Write(b[:k])
 	}
 }
