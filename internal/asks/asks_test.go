@@ -276,7 +276,7 @@ func TestApprovalFails(t *testing.T) {
 	wantCode(t, "an approval for a VM that is gone", err, "ASK_ENDED")
 }
 
-// Each waiting call has an ask of its own: one approval runs one call. 001-05
+// Each waiting call has an ask of its own: one approval runs one call.
 func TestCall(t *testing.T) {
 	r := newRoom(t, asks.Webhook{})
 	r.grant(vm.ReadOnlyAsks...)

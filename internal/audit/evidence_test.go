@@ -49,7 +49,7 @@ func copied(t *testing.T, from string) string {
 }
 
 // TestOlderChain: a log that an older warren wrote verifies, opens with its open action,
-// goes on, and gets a tree over all of its records.
+// takes new records, and gets a tree over all of its records.
 func TestOlderChain(t *testing.T) {
 	dir := copied(t, "testdata/format1")
 	before := verified(t, dir, "")

@@ -60,7 +60,7 @@ func in(h *host, t *testing.T) *host {
 }
 
 // netOpened: a refusal is logged and explained, and the command of the explanation opens
-// that host at once, and no other. 001-05, 001-06
+// that host at once, and no other.
 func (h *host) netOpened(archive string) {
 	t := h.t
 	if got := h.reach("box", archive); got != "refused" {
@@ -129,7 +129,7 @@ func hostOf(url string) string {
 }
 
 // netTightened: a change that allows less closes the open connection; a dry run says so and
-// closes nothing. 001-05
+// closes nothing.
 func (h *host) netTightened(archive string) {
 	t := h.t
 	h.ok("net", "set", "box", hostOf(archive))
@@ -160,7 +160,7 @@ except ConnectionError:
 }
 
 // netKept: the policy survives suspend and start; a fork has it, or a narrower one; a VM
-// made from a snapshot has the default. 001-05
+// made from a snapshot has the default.
 func (h *host) netKept(archive string) {
 	t := h.t
 	h.ok("net", "allow", "box", hostOf(archive))
