@@ -272,6 +272,8 @@ var Codes = map[string]int{
 	"VM_PERMISSION_NOT_FOUND":                404,
 	"VM_SETUP_FAILED":                        500,
 	"VM_START_TIMEOUT":                       504,
+	"SECRET_EXISTS":                          409,
+	"SECRET_NOT_FOUND":                       404,
 	"VOLUME_BUSY":                            409,
 	"VOLUME_DAMAGED":                         500,
 	"VOLUME_EXISTS":                          409,

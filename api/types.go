@@ -50,6 +50,8 @@ type CreateVM struct {
 	FilesystemMD bool `json:"filesystemMd,omitempty"`
 
 	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
+
+	Secrets []string `json:"secrets,omitempty"` // names of secrets that it may use
 }
 
 // CreatedVM answers POST /v1/vms.

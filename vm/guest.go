@@ -45,6 +45,18 @@ type Reset struct {
 	// CA is the certificate of the CA for names below InsideDomain, as PEM; the monitor
 	// fills it in. A guest that cannot install it has these names without TLS.
 	CA []byte `json:"-"`
+	// OwnCA is the certificate of the VM's own CA, for hosts whose requests its network reads;
+	// none = it reads no requests. The monitor fills it in, and Secrets.
+	OwnCA []byte `json:"-"`
+	// Secrets are the placeholders that programs of the guest find.
+	Secrets []GuestSecret `json:"-"`
+}
+
+// GuestSecret is what a guest holds of a secret.
+type GuestSecret struct {
+	Name        string // of its file
+	Env         string // of its environment variable
+	Placeholder string
 }
 
 // FreezeReport is the result of freezing a guest's programs.

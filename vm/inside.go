@@ -23,6 +23,13 @@ const (
 	InsideCAHash = "5f50c9b1"
 )
 
+// InterceptCA is the common name of the CA of one VM, which signs for the hosts whose requests
+// its network reads, and InterceptCAHash the name under which OpenSSL looks it up.
+const (
+	InterceptCA     = "Warren network of this VM"
+	InterceptCAHash = "50cbefb9"
+)
+
 // InsideCAFile is the CA's file in a guest. OpenSSL and GnuTLS find it by the links below
 // InsideCertDir, which InsideCALinks names, each with its target.
 const (
@@ -42,3 +49,29 @@ const (
 	GuestCommand = "/usr/local/bin/warren-agent"
 	GuestProgram = "/run/warren/agent"
 )
+
+// The files of a guest whose network reads requests. None of them is on a disk.
+const (
+	// InterceptCAFile is the certificate of the VM's own CA. OpenSSL and GnuTLS find it by
+	// links, as they find InsideCAFile.
+	InterceptCAFile = "/run/warren-vm-ca.pem"
+	// EnvFile has the environment variables of the VM's programs: the placeholders of
+	// secrets, and where programs with a list of CAs of their own find the VM's.
+	EnvFile = "/run/warren/env"
+	// SecretsDir has a file with the placeholder of each secret.
+	SecretsDir = "/run/warren/secrets"
+	// ChromiumPolicyFile is a policy of Chromium with the VM's own CA.
+	ChromiumPolicyFile = "/run/warren/chromium.json"
+)
+
+// ChromiumPolicies lists the directories in which Chromium and its relatives look for
+// policies; warren.json in each leads to ChromiumPolicyFile.
+func ChromiumPolicies() [3]string {
+	return [3]string{"/etc/chromium/policies/managed", "/etc/opt/chrome/policies/managed", "/etc/opt/chrome_for_testing/policies/managed"}
+}
+
+// InterceptCALinks returns the names and targets of the links to a guest's file of the VM's
+// own CA, as InsideCALinks does.
+func InterceptCALinks(file string) [2][2]string {
+	return [2][2]string{{"warren-vm.pem", file}, {InterceptCAHash + ".0", "warren-vm.pem"}}
+}

@@ -52,6 +52,7 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpNetwork  Op = "network" // change of network policy
+	OpPaths    Op = "paths"   // change of path rules
 	OpPolicy   Op = "policy"  // a named network policy of the account is set or removed
 	OpOnBoot   Op = "on-boot" // change of what happens to it when the host starts
 	OpRollback Op = "rollback"
@@ -189,6 +190,11 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpPaths: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
 	OpOnBoot: {
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
@@ -270,7 +276,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpBundle, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpPaths, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpBundle, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
 	return append(ops, guestOps...)
 }
 

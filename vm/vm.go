@@ -148,6 +148,8 @@ type VM struct {
 	// Repos are the repositories that its programs may use as the VM itself, without a
 	// secret; a fork has those of its parent. Never changed in place.
 	Repos []RepoGrant `json:"repos,omitempty"`
+	// Paths are its rules about paths; a fork has those of its parent. Never changed in place.
+	Paths []PathRule `json:"paths,omitempty"`
 	// Terminals are the guest's terminals when the VM was last suspended or stopped.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 	// TerminalsOmitted counts the terminals that are not kept in Terminals.

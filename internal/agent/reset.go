@@ -145,6 +145,7 @@ func (a *Agent) reset(r vm.Reset) vm.ResetReport {
 	a.readme(r.Hostname)
 	a.offer()
 	a.door.cut() // of the machine that this guest was captured on
+	a.give(r)
 	return report
 }
 

@@ -79,6 +79,8 @@ func (a *Agent) handle(w *answer, r *request) error {
 		return a.wake(w, r, true)
 	case "POST /reset":
 		return a.wake(w, r, false)
+	case "POST /give":
+		return a.giveNow(w, r)
 	case "GET /hello":
 		return w.bytes(link.EncodeWake(a.hello(), nil))
 	case "POST /start":

@@ -80,6 +80,9 @@ func (a *Agent) environ(c *command, extra map[string]string) error {
 	for _, kv := range a.users.environ() {
 		set(kv)
 	}
+	for _, kv := range a.users.given(filepath.Join(a.cfg.RunDir, filepath.Base(vm.EnvFile))) {
+		set(kv)
+	}
 	for k, v := range extra {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.IndexByte(v, 0) >= 0 {
 			return vm.Errorf(vm.Invalid, k, "not a usable environment variable")

@@ -27,7 +27,9 @@ func (a *Agent) trust(ca []byte) {
 		}
 	}
 	dir := filepath.Join(a.cfg.EtcDir, "ssl", "certs")
-	for _, l := range vm.InsideCALinks(file) {
+	own := filepath.Join(filepath.Dir(a.cfg.RunDir), filepath.Base(vm.InterceptCAFile))
+	both := [2][2][2]string{vm.InsideCALinks(file), vm.InterceptCALinks(own)}
+	for _, l := range [4][2]string{both[0][0], both[0][1], both[1][0], both[1][1]} {
 		path := filepath.Join(dir, l[0])
 		if _, err := os.Readlink(path); err == nil {
 			continue

@@ -33,6 +33,7 @@ type userDB struct {
 	passwd      cachedFile
 	group       cachedFile
 	environment cachedFile
+	givenFile   cachedFile
 }
 
 // cachedFile is the lines of a small file.
@@ -147,6 +148,17 @@ func (u *userDB) environ() []string {
 		out = append(out, k+"="+v)
 	}
 	return out
+}
+
+// given returns the assignments of the host's file of variables.
+func (u *userDB) given(path string) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	lines := u.givenFile.read(path)
+	for len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
 }
 
 // directory returns the user's home, or / if it does not exist.

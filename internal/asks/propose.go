@@ -62,7 +62,7 @@ func (a *Asks) Propose(ctx context.Context, c *vm.Call, v vm.VM, rule vm.NetRule
 	}
 	sum := sha256.Sum256(data)
 	ask = vm.Ask{
-		ID: vm.NewAskID(), Kind: vm.AskNetwork, Account: v.Account, VM: v.ID, Verb: vm.OpNetwork, What: Words(rule), Digest: hex.EncodeToString(sum[:]), Size: len(data),
+		ID: vm.NewAskID(), Kind: vm.AskNetwork, Account: v.Account, VM: v.ID, Verb: vm.OpNetwork, What: string(rule.Action) + " " + rule.Text(), Digest: hex.EncodeToString(sum[:]), Size: len(data),
 		Rule: &rule, Widens: widens, Why: why, State: vm.AskPending, CreatedAt: now, Deadline: now.Add(RuleWait),
 	}
 	return ask, a.create(ctx, c, ask)
@@ -87,33 +87,6 @@ func text(what, s string) (string, error) {
 		return "", vm.Errorf(vm.Invalid, what, "%d bytes are more than %d", len(s), maxWhy).WithCode("INVALID_REQUEST").WithHint("say it shorter")
 	}
 	return s, nil
-}
-
-// Words says a rule in one line.
-func Words(r vm.NetRule) string {
-	out := string(r.Action) + " "
-	if len(r.Methods) > 0 {
-		out += strings.Join(r.Methods, ",") + " "
-	}
-	if r.Proto != "" && r.Proto != "tcp" {
-		out += r.Proto + ":"
-	}
-	out += r.To
-	var ports []string
-	for _, p := range r.Ports {
-		one := strconv.Itoa(p.First)
-		if p.Last != p.First {
-			one += "-" + strconv.Itoa(p.Last)
-		}
-		ports = append(ports, one)
-	}
-	if len(ports) > 0 {
-		out += ":" + strings.Join(ports, ",")
-	}
-	if len(r.Paths) > 0 {
-		out += " " + strings.Join(r.Paths, " ")
-	}
-	return out
 }
 
 // create stores a new ask, with its audit record and event. The caller holds write.

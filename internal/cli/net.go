@@ -17,7 +17,7 @@ import (
 
 func newNet(a *app) *cobra.Command {
 	return group("net", "Show and change what a VM may reach", "  warren net show box\n  warren net allow box api.example.com\n  warren net log box -f",
-		newNetShow(a), newNetSet(a), newNetAllow(a), newNetDenyHost(a), newNetRm(a), newNetLog(a), newNetExplain(a), newNetCheck(a))
+		newNetShow(a), newNetSet(a), newNetAllow(a), newNetDenyHost(a), newNetRm(a), newNetLog(a), newNetExplain(a), newNetCheck(a), newNetPending(a), newAskApprove(a, vm.AskNetwork))
 }
 
 // netWords says what --net and `net set` take.

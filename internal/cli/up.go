@@ -37,6 +37,7 @@ type upOptions struct {
 	labels       []string
 	repos        []string
 	filesystemMD bool
+	secrets      []string
 }
 
 func newUp(a *app) *cobra.Command {
@@ -83,6 +84,7 @@ run, if the disk runs short, the lowest priority first.`,
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	f.StringArrayVar(&o.repos, "repo", nil, "clone a repository into it: REPO[:PATH], a name of `repo ls` or a URL; may repeat")
 	f.BoolVar(&o.filesystemMD, "filesystem-md", false, "write FILESYSTEM.md into the working directory: which places of the VM last")
+	f.StringArrayVar(&o.secrets, "secret", nil, "let it use a secret of `warren secret ls`; may repeat")
 	o.giving.add(cmd)
 	a.labelFlag(cmd, &o.labels)
 	o.size.add(f)
@@ -115,7 +117,7 @@ func repoFlags(list []string) (*api.Git, error) {
 
 // request turns the flags into the request.
 func (o *upOptions) request() (api.CreateVM, error) {
-	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: vm.NetworkSpec(o.net), Profile: o.profile}
+	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: vm.NetworkSpec(o.net), Profile: o.profile, Secrets: o.secrets}
 	var err error
 	if o.name != "" {
 		if err := vm.CheckName(o.name); err != nil {

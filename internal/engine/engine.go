@@ -46,6 +46,8 @@ type Config struct {
 	Repos  func() []vm.Repository // whose files are in Dir; nil = there are none
 	// Objects are the rights of VMs to objects; nil = there are none.
 	Objects ObjectGrants
+	// Secrets returns new uses of secrets of the caller's account; nil = there are none.
+	Secrets func(ctx context.Context, c *vm.Call, names []string) ([]vm.SecretUse, error)
 	// BeforeSuspend saves what is only in a running VM's memory, before a suspend that
 	// somebody asked for; nil = nothing. It is short and may fail.
 	BeforeSuspend func(ctx context.Context, id vm.ID)

@@ -146,6 +146,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest, network vm.NetworkPolicy)
 		rec.ID, rec.Name = vm.NewID(), ""
 		rec.State, rec.Op, rec.Reason, rec.InstanceID = vm.Starting, vm.OpCreate, "", vm.NewInstanceID()
 		rec.CreatedAt, rec.LastActive, rec.StartedAt = now, now, time.Time{}
+		rec.Network.Secrets = vm.ForChild(parent.Network.Secrets)
 		rec.Previews = nil // like every new VM, a child starts without previews
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""

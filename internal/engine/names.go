@@ -69,6 +69,18 @@ func (e *Engine) Snapshotted() map[vm.ID]bool {
 	return of
 }
 
+// OfAccount lists the VMs of an account.
+func (e *Engine) OfAccount(a vm.AccountID) (list []vm.VM) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if s.rec.Account == a {
+			list = append(list, s.rec)
+		}
+	}
+	return list
+}
+
 // VMsNamed returns the VMs with a name, of all accounts.
 func (e *Engine) VMsNamed(name string) (list []vm.VM) {
 	e.mu.Lock()

@@ -64,7 +64,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 	}
 	network := func(rec *vm.VM, r CreateRequest, img vm.Image) error { return e.fillNetwork(c, rec, r.Network, img) }
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
-		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels,
+		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels, fillPaths,
 	} {
 		if err := fill(&rec, r, img); err != nil {
 			return nil, err
@@ -72,6 +72,11 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 	}
 	if rec.Repos, err = e.reposOf(ctx, c, r.Layers); err != nil {
 		return nil, err
+	}
+	if len(r.Secrets) > 0 && e.cfg.Secrets != nil {
+		if rec.Network.Secrets, err = e.cfg.Secrets(ctx, c, r.Secrets); err != nil {
+			return nil, err
+		}
 	}
 	if from != nil { // so that it is not evicted to make room for the VM
 		if !e.pin(from.ID) {

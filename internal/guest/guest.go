@@ -104,6 +104,13 @@ func (c *Client) Wake(ctx context.Context, r vm.Reset) (vm.AgentHello, vm.ResetR
 	return ReadWake(b)
 }
 
+// Give gives the guest's programs the VM's own CA and the placeholders of secrets, which
+// replace those that it has.
+func (c *Client) Give(ctx context.Context, r vm.Reset) error {
+	_, err := c.ask(ctx, "POST", "/give", nil, link.EncodeReset(r))
+	return err
+}
+
 // ReadWake decodes an agent's answer to a wake.
 func ReadWake(b []byte) (vm.AgentHello, vm.ResetReport, error) {
 	h, report, err := link.DecodeWake(b)

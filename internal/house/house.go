@@ -29,6 +29,7 @@ import (
 	"github.com/warren-vm/warren/internal/outside"
 	"github.com/warren-vm/warren/internal/policy"
 	"github.com/warren-vm/warren/internal/repo"
+	"github.com/warren-vm/warren/internal/secret"
 	"github.com/warren-vm/warren/internal/ship"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
@@ -84,6 +85,7 @@ type House struct {
 	Ship     *ship.Ship
 	Backup   *backup.Backup
 	Handoff  *handoff.Handoff
+	Secrets  *secret.Secrets
 
 	opened []func(context.Context) error // closes what was opened, in the order of the opening
 }
@@ -130,6 +132,8 @@ func build(ctx context.Context, c *Config) *House {
 		return h.Changes.Losses(ctx, v, layers)
 	}
 	c.Config.Objects = objectGrants{h}
+	h.Secrets = secret.New(h.Ledger, secret.Config{Dir: c.Dir, Journal: h.Journal, Net: outside.New(c.ReachPrivate), Now: c.Clock.Now, Log: c.Log})
+	c.Config.Secrets = h.Secrets.Uses
 	h.Engine = engine.New(c.Config)
 	h.Answers = answers.New(h.Ledger, answers.Config{Dir: c.Dir, Now: c.Clock.Now, Log: c.Log})
 	h.Repo = repo.New(h.Ledger, repo.Config{Dir: c.Dir, Access: h.Access, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log, DiskLeft: h.Engine.DiskLeft, Net: outside.New(c.ReachPrivate)})
@@ -162,6 +166,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 	if err := h.Engine.Open(ctx); err != nil {
 		return err
 	}
+	h.Secrets.Open(h.Engine)
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
 	h.Changes.Open(h.Inside, h.Memories)
 	h.Changes.OpenObjects(h.published)
@@ -171,7 +176,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.opened = append(h.opened, h.Policy.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount, Ask: h.Asks.Call,
-		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Policy.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget, h.Asks.Forget},
+		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Policy.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget, h.Asks.Forget, h.Secrets.Forget},
 	})
 	if err == nil {
 		h.opened = append(h.opened, h.Asks.Close)

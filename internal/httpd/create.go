@@ -108,7 +108,7 @@ func backgroundAfter(q *request) (time.Duration, error) {
 func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateRequest, error) {
 	r := engine.CreateRequest{
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
-		IdleTimeout: in.IdleTimeout, TTL: in.TTL, OneShot: in.OneShot, OnBoot: in.OnBoot, Profile: in.Profile, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEvery, Labels: in.Labels,
+		IdleTimeout: in.IdleTimeout, TTL: in.TTL, OneShot: in.OneShot, OnBoot: in.OnBoot, Profile: in.Profile, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEvery, Labels: in.Labels, Secrets: in.Secrets,
 	}
 	if in.ActivityThresholdBytes != nil {
 		r.Threshold = *in.ActivityThresholdBytes

@@ -12,7 +12,10 @@ import (
 // monitorCalls are the calls that a VM's monitor makes for itself, by method and path. The
 // guest cannot make them: its requests keep the host name that it asked for.
 func (s *server) monitorCalls() map[string]func(*request, vm.VM) error {
-	return map[string]func(*request, vm.VM) error{}
+	return map[string]func(*request, vm.VM) error{
+		"POST /secret-use":       s.useSecret,
+		"POST /secret-misplaced": s.misplacedSecret,
+	}
 }
 
 // ServeMonitor answers a call of a VM's monitor.

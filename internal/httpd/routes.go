@@ -71,6 +71,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.memoryRoutes()...)
 	rows = append(rows, s.backupRoutes()...)
 	rows = append(rows, s.objectRoutes()...)
+	rows = append(rows, s.secretRoutes()...)
 	rows = append(rows, s.shipRoutes()...)
 	rows = append(rows, s.bundleRoutes()...)
 	rows = append(rows, s.repoTable()...)

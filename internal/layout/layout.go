@@ -219,6 +219,13 @@ func (d Dir) VM(id vm.ID) string { return d.join("vms", string(id)) }
 // Overlay is the VM's disk, a qcow2 over its generation's disk.
 func (d Dir) Overlay(id vm.ID) string { return VMDir(d.VM(id)).Overlay() }
 
+// InterceptCA is the certificate of the VM's own CA, which signs for hosts whose requests its
+// network reads.
+func (v VMDir) InterceptCA() string { return filepath.Join(string(v), "ca.pem") }
+
+// InterceptCAKey is its key, mode 0600.
+func (v VMDir) InterceptCAKey() string { return filepath.Join(string(v), "ca.key") }
+
 // Logs is the directory of a VM's logs on the host.
 func (d Dir) Logs(id vm.ID) string { return VMDir(d.VM(id)).Logs() }
 

@@ -20,6 +20,7 @@ func resetFields(r *vm.Reset) []field {
 		{"bootId", &r.BootID},
 		{"linkKey", &r.LinkKey},
 		{"ca", &r.CA},
+		{"ownCA", &r.OwnCA},
 	}
 }
 
@@ -29,6 +30,9 @@ func EncodeReset(r vm.Reset) []byte {
 	for name, key := range r.HostKeys {
 		f.put("hostKey."+name, key)
 	}
+	for _, s := range r.Secrets {
+		f.put("secret."+s.Name, s.Env+"="+s.Placeholder)
+	}
 	return f
 }
 
@@ -37,6 +41,11 @@ func DecodeReset(b []byte) (vm.Reset, error) {
 	var r vm.Reset
 	list := resetFields(&r)
 	err := each(b, func(name, value string) error {
+		if secret, ok := strings.CutPrefix(name, "secret."); ok {
+			env, placeholder, _ := strings.Cut(value, "=")
+			r.Secrets = append(r.Secrets, vm.GuestSecret{Name: secret, Env: env, Placeholder: placeholder})
+			return nil
+		}
 		file, ok := strings.CutPrefix(name, "hostKey.")
 		if !ok {
 			return take(list, name, value)

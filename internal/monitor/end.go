@@ -114,7 +114,7 @@ func (m *machine) finish(ctx context.Context) error {
 func (m *machine) close() error {
 	m.end()
 	m.guest.Close()
-	err := errors.Join(m.names.Close(), m.net.Close())
+	err := errors.Join(m.names.Close(), m.reading.Close(), m.net.Close())
 	m.wg.Wait()
 	m.link.drop() // connections for a link that never ran
 	return err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/guest"
+	"github.com/warren-vm/warren/internal/intercept"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/internal/proxy"
@@ -36,8 +37,13 @@ type machine struct {
 	conns ring
 	net   *usernet.Net
 	names *proxy.Proxy // answers for the names inside the VM's network
-	link  *agentLink
-	guest *guest.Client
+	// reading reads requests to hosts with a secret or with a rule about requests, with the
+	// VM's own CA.
+	reading   *intercept.Interceptor
+	authority func() (*intercept.Authority, error)
+	server    func() *http.Client // reaches the server as the monitor itself
+	link      *agentLink
+	guest     *guest.Client
 
 	lifetime context.Context // ends with end
 	end      context.CancelFunc
@@ -75,11 +81,13 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		vm.S3Host:     proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 		vm.PolicyHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 	}})
-	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, OnConnection: m.conns.add, Log: log})
+	reading := m.newInterceptor(ctx)
+	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, Intercept: reading, OnConnection: m.conns.add, Log: log})
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)
 	}
 	m.net = n
+	m.reading = reading
 	m.link = newAgentLink(string(spec.ID), layout.RunVM(spec.RunDir).Agent(), spec.GuestKey, spec.OtherKeys, log)
 	m.guest = guest.New(m.link.open)
 	m.lifetime, m.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -315,10 +323,12 @@ type resetFunc func(context.Context, vm.Reset) (vm.AgentHello, vm.ResetReport, e
 
 // fresh is the machine's reset with the current time and new entropy.
 func (m *machine) fresh() vm.Reset {
+	m.mu.Lock()
 	r := m.spec.Reset
+	m.mu.Unlock()
 	r.Entropy = make([]byte, 64)
 	_, _ = rand.Read(r.Entropy) // never fails
-	r.CA = proxy.CA(m.serverRun().InsideCert())
+	m.fill(&r)
 	r.Time = time.Now()
 	return r
 }
@@ -444,18 +454,6 @@ func (m *machine) connectNetwork(ctx context.Context) error {
 func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", path)
-}
-
-// setNetwork changes the policy, also for a monitor that re-attaches.
-func (m *machine) setNetwork(p vm.NetworkPolicy) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.save(p); err != nil {
-		return err
-	}
-	m.spec.Network = p
-	m.net.SetPolicy(p)
-	return nil
 }
 
 // status never fails: what cannot be read stays zero.

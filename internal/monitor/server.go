@@ -40,6 +40,7 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("POST /stop", s.stop)
 	mux.HandleFunc("POST /kill", s.kill)
 	mux.HandleFunc("PUT /network", s.network)
+	mux.HandleFunc("PUT /paths", s.setPaths)
 	mux.HandleFunc("GET /connections", s.connections)
 	mux.HandleFunc("POST /network/cuts", s.cuts)
 	mux.HandleFunc("POST /capture", s.capture)
@@ -170,7 +171,7 @@ func (s *server) network(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	if err := s.m.setNetwork(p); err != nil {
+	if err := s.m.setNetwork(r.Context(), p); err != nil {
 		writeError(w, err)
 		return
 	}

@@ -26,8 +26,13 @@ const dbusMachineID = "/var/lib/dbus/machine-id"
 // ownLinks are the links, with their targets, that the first start makes.
 var ownLinks = func() map[string]string {
 	links := map[string]string{dbusMachineID: "/etc/machine-id", vm.GuestCommand: vm.GuestProgram}
-	for _, l := range vm.InsideCALinks(vm.InsideCAFile) {
-		links[vm.InsideCertDir+"/"+l[0]] = l[1]
+	for _, list := range [][2][2]string{vm.InsideCALinks(vm.InsideCAFile), vm.InterceptCALinks(vm.InterceptCAFile)} {
+		for _, l := range list {
+			links[vm.InsideCertDir+"/"+l[0]] = l[1]
+		}
+	}
+	for _, dir := range vm.ChromiumPolicies() {
+		links[dir+"/warren.json"] = vm.ChromiumPolicyFile
 	}
 	return links
 }()

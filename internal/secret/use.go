@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/warren-vm/warren/internal/egress"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -161,4 +162,9 @@ func (s *Secrets) Misplaced(v vm.VM, m vm.Misplaced) {
 		data["name"] = v.Name
 	}
 	s.cfg.Journal.Emit(vm.Event{Type: "secret.misplaced", VM: v.ID, Account: v.Account, Data: data})
+}
+
+// Reachable reports whether a VM's policy lets it reach the host of a secret.
+func Reachable(p vm.NetworkPolicy, u vm.SecretUse) bool {
+	return egress.Evaluate(p, egress.Request{Proto: egress.TCP, Name: u.Host, Port: uint16(u.Port)}).Allow
 }

@@ -306,6 +306,7 @@ func (f *unitFile) service(u vm.Unit) {
 	if u.Workdir != nil {
 		f.set("WorkingDirectory", literal(*u.Workdir))
 	}
+	f.set("EnvironmentFile", "-"+vm.EnvFile) // wins over Environment
 	for _, k := range slices.Sorted(maps.Keys(u.Env)) {
 		f.set("Environment", quote(k+"="+u.Env[k]))
 	}
