@@ -289,6 +289,11 @@ func (f *flow) note(how string, secrets ...string) {
 func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
 	f := &flow{net: n, began: time.Now(), proto: proto, dst: dst}
 	f.service = proto == egress.TCP && n.answers(dst)
+	if n.cfg.Full != nil && !f.service {
+		if why := n.cfg.Full(); why != "" {
+			return nil, why
+		}
+	}
 	f.ctx, f.cancel = context.WithCancel(n.ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
