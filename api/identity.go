@@ -60,6 +60,9 @@ type TokenList struct {
 // user. A PUT without it leaves the users as they are.
 type GrantVM struct {
 	AllowedUsers vm.Optional[[]string] `json:"allowedUsers,omitzero"`
+	// Ask are the rights of which each use waits for approval. A PUT without it leaves them
+	// as they are; null and [] = none.
+	Ask vm.Optional[[]vm.AskRight] `json:"ask,omitzero"`
 }
 
 // VMPermission is the permission of an identity for a VM.
@@ -68,6 +71,7 @@ type VMPermission struct {
 	VMID         vm.ID         `json:"vmId"`
 	IdentityID   vm.IdentityID `json:"identityId"`
 	AllowedUsers *[]string     `json:"allowedUsers"`
+	Ask          []vm.AskRight `json:"ask,omitempty"` // rights of which each use waits for approval
 	GrantedAt    time.Time     `json:"grantedAt"`
 	GrantedBy    string        `json:"grantedBy"` // the account
 }

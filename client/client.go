@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ type Client struct {
 	baseErr error
 	key     string
 	refused keyRefused // the error when the server refuses the key
+	askFor  time.Duration
 	http    *http.Client
 }
 
@@ -113,6 +115,9 @@ func (c *Client) authorize(h http.Header) {
 	h.Set("User-Agent", "warren/"+api.Version)
 	if c.key != "" {
 		h.Set("Authorization", "Bearer "+c.key)
+	}
+	if c.askFor > 0 {
+		h.Set(api.HeaderAskTimeout, strconv.Itoa(int((c.askFor+time.Second-1)/time.Second)))
 	}
 }
 

@@ -3,7 +3,11 @@
 
 package vm
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // AskKind is what an ask is about.
 type AskKind string
@@ -54,3 +58,70 @@ type Ask struct {
 	Note      string    `json:"note,omitempty"`      // of who decided
 	Host      string    `json:"host,omitempty"`      // id of the server that it belongs to
 }
+
+// AskRight is a part of an identity's rights on a VM that may depend on approval.
+type AskRight string
+
+// The rights that may depend on approval.
+const (
+	AskExec     AskRight = "exec"     // commands, terminals, signals, services, sockets
+	AskEdit     AskRight = "edit"     // changes of files
+	AskCopyOut  AskRight = "copy-out" // contents of files
+	AskPublish  AskRight = "publish"  // objects
+	AskCommit   AskRight = "commit"   // commits to repositories
+	AskMount    AskRight = "mount"    // volumes; without approval only the account may
+	AskSnapshot AskRight = "snapshot" // snapshots, which without approval only the account may take, and turns
+)
+
+// AskRights are all rights that may depend on approval.
+var AskRights = []AskRight{AskExec, AskEdit, AskCopyOut, AskPublish, AskCommit, AskMount, AskSnapshot}
+
+// ReadOnlyAsks are the rights that depend on approval when an identity may otherwise only
+// look at a VM and read its files.
+var ReadOnlyAsks = []AskRight{AskExec, AskEdit, AskPublish, AskCommit}
+
+// AskRightOf returns the right that a verb with an audit record uses; "" = none that may
+// depend on approval.
+func AskRightOf(verb Op) AskRight {
+	switch verb {
+	case OpExec, OpTerminal, OpSignal, OpService, OpSocket:
+		return AskExec
+	case OpWrite, OpMkdir, OpRename, OpRemove, OpChmod, OpSymlink, OpObjectFetch:
+		return AskEdit
+	case OpRead:
+		return AskCopyOut
+	case OpPublish:
+		return AskPublish
+	case OpCommit:
+		return AskCommit
+	case OpMount:
+		return AskMount
+	case OpSnapshot, OpTurn:
+		return AskSnapshot
+	}
+	return ""
+}
+
+// CheckAskRights returns the rights in the order of AskRights, each once; none = nil. Kind
+// Invalid.
+func CheckAskRights(list []AskRight) (out []AskRight, err error) {
+	for _, r := range list {
+		if !slices.Contains(AskRights, r) {
+			names := make([]string, len(AskRights))
+			for i, r := range AskRights {
+				names[i] = string(r)
+			}
+			return nil, Errorf(Invalid, Clip(string(r), 40), "is not a right that can depend on approval").WithCode("INVALID_REQUEST").
+				WithHint("use %s", strings.Join(names, ", "))
+		}
+	}
+	for _, r := range AskRights {
+		if slices.Contains(list, r) {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// MaxAskText is how many bytes an ask stores of each text.
+const MaxAskText = 4 << 10

@@ -79,6 +79,9 @@ func NewRequestID() RequestID { return RequestID("ri-" + randomID(20)) }
 // NewReceiptID returns a fresh random audit record id: "rc-" and 20 characters.
 func NewReceiptID() string { return "rc-" + randomID(20) }
 
+// NewAskID returns a fresh random id of an ask.
+func NewAskID() string { return "ask-" + randomID(12) }
+
 // NewInstanceID returns a fresh id for one run of a VM: "vi-" and 16 characters.
 func NewInstanceID() string { return "vi-" + randomID(16) }
 

@@ -4,6 +4,9 @@
 package vm
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -47,10 +50,22 @@ type VMPermission struct {
 	Account  AccountID  `json:"account"`
 	VM       ID         `json:"vmId"`
 	// AllowedUsers are the Linux users that it may act as; nil = any.
-	AllowedUsers []string  `json:"allowedUsers"`
-	GrantedAt    time.Time `json:"grantedAt"`
-	GrantedBy    string    `json:"grantedBy"`      // the account
-	Host         string    `json:"host,omitempty"` // id of the server that its VM belongs to; "" = written by an older warren
+	AllowedUsers []string `json:"allowedUsers"`
+	// Ask are the rights that depend on approval: each use waits for a decision.
+	Ask       []AskRight `json:"ask,omitempty"`
+	GrantedAt time.Time  `json:"grantedAt"`
+	GrantedBy string     `json:"grantedBy"`      // the account
+	Host      string     `json:"host,omitempty"` // id of the server that its VM belongs to; "" = written by an older warren
+}
+
+// Digest names a permission by its content: 64 hex digits, the SHA-256 of its JSON.
+func (p VMPermission) Digest() string {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return "" // it has only types that JSON can write
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // Allows reports whether the permission is for a Linux user; "" = root.

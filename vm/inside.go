@@ -43,6 +43,13 @@ func InsideCALinks(file string) [2][2]string {
 	return [2][2]string{{"warren.pem", file}, {InsideCAHash + ".0", "warren.pem"}}
 }
 
+// GuestCommand is the command by which users of a guest reach PolicyHost: a link on its disk
+// to GuestProgram, the agent.
+const (
+	GuestCommand = "/usr/local/bin/warren-agent"
+	GuestProgram = "/run/warren/agent"
+)
+
 // The files of a guest whose network reads requests. None of them is on a disk.
 const (
 	// InterceptCAFile is the certificate of the VM's own CA. OpenSSL and GnuTLS find it by

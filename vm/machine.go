@@ -47,6 +47,7 @@ type MachineSpec struct {
 	Generation *GenerationSource `json:"generation,omitempty"`
 
 	Network NetworkPolicy `json:"network"`
+	Paths   []PathRule    `json:"paths,omitempty"` // for Folders
 	// GuestKey authenticates the host on the link: the guest's agent holds it
 	// when it wakes. Reset.LinkKey replaces it once acknowledged.
 	GuestKey []byte `json:"guestKey"`
@@ -83,6 +84,7 @@ type MachineSpec struct {
 type Adoption struct {
 	Reset    Reset         `json:"reset"` // the monitor fills in Time and Entropy
 	Network  NetworkPolicy `json:"network"`
+	Paths    []PathRule    `json:"paths,omitempty"`
 	Deadline time.Duration `json:"deadline"` // limits all of it; 0 = 120 s
 }
 

@@ -18,7 +18,29 @@ type Profile struct {
 	TTL     time.Duration `json:"-"`                 // the default; 0 = no limit
 	Volumes bool          `json:"volumes"`           // volumes can be mounted
 	Folders bool          `json:"writableFolders"`   // may write to directories of the host; reading is always allowed
+	// GuestVerbs are what the programs in the VM may do with it; see PolicyHost.
+	GuestVerbs []GuestVerb `json:"guestVerbs"`
 }
+
+// GuestVerb is what a program in a VM may do with that VM, through PolicyHost.
+type GuestVerb string
+
+// The guest verbs. Those that change something have the name of their Op.
+const (
+	GuestWhy        GuestVerb = "why"        // what the policy says of a request
+	GuestStatus     GuestVerb = "status"     // the VM, its network and its mounts
+	GuestFilesystem GuestVerb = "filesystem" // which places exist and which last
+	GuestAsk        GuestVerb = "ask"        // propose a rule of the policy
+	GuestTurn       GuestVerb = "turn"
+	GuestSnapshot   GuestVerb = "snapshot"
+	GuestFork       GuestVerb = "fork"
+)
+
+// GuestVerbs are all guest verbs, in the order in which people read them.
+var GuestVerbs = []GuestVerb{GuestWhy, GuestStatus, GuestFilesystem, GuestAsk, GuestTurn, GuestSnapshot, GuestFork}
+
+// Grants reports whether the programs in a VM with this profile may use a verb.
+func (p Profile) Grants(verb GuestVerb) bool { return slices.Contains(p.GuestVerbs, verb) }
 
 // The names of the profiles.
 const (
@@ -29,9 +51,9 @@ const (
 
 // Profiles are all profiles, the least trusted first. The default is ProfileAgent.
 var Profiles = []Profile{
-	{Name: ProfileUntrusted, For: "generated and third-party code: copy in, run, copy out", Network: NetClosed, Closed: true, TTL: time.Hour},
-	{Name: ProfileAgent, For: "an agent's own work, kept in volumes", Volumes: true},
-	{Name: ProfileDev, For: "a trusted workflow that fetches packages", Network: NetPackages, Volumes: true, Folders: true},
+	{Name: ProfileUntrusted, For: "generated and third-party code: copy in, run, copy out", Network: NetClosed, Closed: true, TTL: time.Hour, GuestVerbs: GuestVerbs[:3]},
+	{Name: ProfileAgent, For: "an agent's own work, kept in volumes", Volumes: true, GuestVerbs: GuestVerbs[:5]},
+	{Name: ProfileDev, For: "a trusted workflow that fetches packages", Network: NetPackages, Volumes: true, Folders: true, GuestVerbs: GuestVerbs},
 }
 
 // FindProfile returns a profile by its name, "" = ProfileAgent; kind Invalid.

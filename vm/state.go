@@ -52,6 +52,7 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpNetwork  Op = "network" // change of network policy
+	OpPaths    Op = "paths"   // change of path rules
 	OpPolicy   Op = "policy"  // a named network policy of the account is set or removed
 	OpOnBoot   Op = "on-boot" // change of what happens to it when the host starts
 	OpRollback Op = "rollback"
@@ -100,12 +101,15 @@ const (
 	OpSSHKeyAdd      Op = "ssh-key-add"
 	OpSSHKeyRemove   Op = "ssh-key-remove"
 	OpServe          Op = "serve"
-	OpDone           Op = "done"    // the job of a VM ends
-	OpStorage        Op = "storage" // the use of the disk is read
-	OpPrune          Op = "prune"   // disk space is freed
-	OpDrain          Op = "drain"   // all VMs are suspended for a shutdown, and none starts
-	OpUndrain        Op = "undrain" // VMs start again
-	OpBackup         Op = "backup"  // the state of the server is copied
+	OpConnection     Op = "connection"  // a guest connected to the outside, or tried to
+	OpAuditPrune     Op = "audit-prune" // old audit records are removed
+	OpAuditKey       Op = "audit-key"   // another key signs the audit log
+	OpDone           Op = "done"        // the job of a VM ends
+	OpStorage        Op = "storage"     // the use of the disk is read
+	OpPrune          Op = "prune"       // disk space is freed
+	OpDrain          Op = "drain"       // all VMs are suspended for a shutdown, and none starts
+	OpUndrain        Op = "undrain"     // VMs start again
+	OpBackup         Op = "backup"      // the state of the server is copied
 	OpBackupRestore  Op = "backup-restore"
 	OpBundle         Op = "bundle"      // a VM is packed for another server
 	OpBundleOpen     Op = "bundle-open" // and unpacked there
@@ -113,7 +117,10 @@ const (
 	OpPreview        Op = "preview"     // access to a port of a VM is set
 	OpDiff           Op = "diff"        // disks of VMs are compared
 	OpDomain         Op = "domain"      // a domain is verified, mapped or unmapped
-	OpMemory         Op = "memory"      // an agent's memory is enabled, disabled or rolled back
+	OpAsk            Op = "ask"         // an approval is asked for
+	OpApprove        Op = "approve"
+	OpDeny           Op = "deny"
+	OpMemory         Op = "memory" // an agent's memory is enabled, disabled or rolled back
 
 	OpRepoCreate Op = "repo-create"
 	OpRepoRemove Op = "repo-remove"
@@ -182,6 +189,11 @@ var transitions = map[Op]map[State]Next{
 		Stopped:   {During: Stopped, After: Stopped},
 	},
 	OpNetwork: { // a VM without a machine gets the policy at its next start
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
+	OpPaths: {
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
@@ -267,7 +279,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpBundle, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpPaths, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpBundle, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
 	return append(ops, guestOps...)
 }
 

@@ -5,6 +5,7 @@ package vm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -127,6 +128,9 @@ type VM struct {
 	Profile string `json:"profile,omitempty"`
 	// Parent is the VM that it was forked from; "" = none.
 	Parent ID `json:"parent,omitempty"`
+	// FromInside says that it, or an ancestor, was forked by the programs of a VM. Its own
+	// programs may not fork it.
+	FromInside bool `json:"fromInside,omitempty"`
 	// CaptureEvery is the interval of automatic generations; 0 = never.
 	CaptureEvery Seconds `json:"captureEverySeconds,omitempty"`
 	// VolumesSeen are the volumes that were mounted since it was booted: its memory
@@ -145,6 +149,8 @@ type VM struct {
 	// Repos are the repositories that its programs may use as the VM itself, without a
 	// secret; a fork has those of its parent. Never changed in place.
 	Repos []RepoGrant `json:"repos,omitempty"`
+	// Paths are its rules about paths; a fork has those of its parent. Never changed in place.
+	Paths []PathRule `json:"paths,omitempty"`
 	// Terminals are the guest's terminals when the VM was last suspended or stopped.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 	// TerminalsOmitted counts the terminals that are not kept in Terminals.
@@ -197,8 +203,22 @@ type Actor struct {
 	// VM is set for programs inside a VM, which call as the VM itself: they reach only
 	// the repositories that were granted to it.
 	VM ID `json:"vm,omitempty"`
+	// Guest is the name of that VM's profile if the call came to PolicyHost: the call may
+	// then use the profile's GuestVerbs on the VM. "" = it may not.
+	Guest string `json:"-"`
+
+	// Ask is the approval by which an identity acts, and AskedFor the right that was
+	// approved. AsOwner says that the approved call may do what only the owner may.
+	Ask      string   `json:"ask,omitempty"`
+	AskedFor AskRight `json:"-"`
+	AsOwner  bool     `json:"-"`
 
 	Issued time.Time `json:"-"` // when the secret was made: after a rotation the key is another one
+}
+
+// Named reports whether one of the actor's ids, or its system name, is name.
+func (a Actor) Named(name string) bool {
+	return name != "" && slices.Contains([]string{string(a.Account), string(a.Key), a.System, string(a.Identity), string(a.Token), string(a.SSHKey), string(a.VM)}, name)
 }
 
 // OwnerOnly returns an error for an identity or a VM, for verbs of the account's owner;
@@ -207,7 +227,7 @@ func (a Actor) OwnerOnly(subject string) error {
 	switch {
 	case a.VM != "":
 		return Errorf(Denied, subject, "a VM may not do this").WithCode("FORBIDDEN", "vmId", subject).WithHint("do it on the host")
-	case a.Identity == "":
+	case a.Identity == "" || a.AsOwner:
 		return nil
 	}
 	return Errorf(Denied, subject, "an identity may not do this").
@@ -230,7 +250,9 @@ type Call struct {
 	Request RequestID
 	To      string       // the destination on the caller's computer, as the caller named it; "" = not named
 	Via     ActivityKind // the gateway of the request, if the verb does not tell; "" = none
-	Receipt string       // set by the engine, once, before the action; "" = nothing was changed
+	// AskFor is how long the call waits for an approval that it needs; 0 = the default.
+	AskFor  time.Duration
+	Receipt string // set by the engine, once, before the action; "" = nothing was changed
 }
 
 // Event is one entry of the event stream.

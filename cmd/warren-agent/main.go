@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command warren-agent is the program inside a guest: its first program (as PID 1
-// of the initramfs), the agent's supervisor, and the agent. People do not start it.
+// of the initramfs), the agent's supervisor, the agent, and the command of the guest's users.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,9 @@ import (
 var version = "devel"
 
 func main() {
+	if args := os.Args[1:]; os.Getpid() != 1 && (len(args) == 0 || !isOwn(args[0])) {
+		os.Exit(agent.Command(context.Background(), args, os.Stdout, os.Stderr))
+	}
 	if err := run(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "warren-agent:", err)
 		if os.Getpid() == 1 {
@@ -30,13 +32,15 @@ func main() {
 	}
 }
 
+// isOwn reports whether a command is not for users: the agent starts itself with these.
+func isOwn(command string) bool {
+	return command == "agent" || command == "supervise" || command == "check"
+}
+
 func run(ctx context.Context, args []string) error {
 	// The kernel passes unknown parameters ("nokaslr") to PID 1 as arguments.
 	if os.Getpid() == 1 && (len(args) == 0 || args[0] != "supervise") {
 		return agent.Boot(ctx)
-	}
-	if len(args) == 0 {
-		return errors.New("this program runs inside a guest; there is nothing to do here")
 	}
 	fs := flag.NewFlagSet("warren-agent", flag.ContinueOnError)
 	heritage := fs.Int("heritage", -1, "descriptor of the state to take over")

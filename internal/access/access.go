@@ -58,6 +58,9 @@ type VMs interface {
 type Rooms struct {
 	VMs          VMs
 	Repositories Repositories // nil = there are none
+	// Ask asks for the approval of a call and waits for it; an error = no. nil = every ask
+	// is refused.
+	Ask func(ctx context.Context, c *vm.Call, ask vm.Ask) (vm.Ask, error)
 	// Empty deletes everything in an account. Without force it fails with kind Busy if
 	// the account is not empty.
 	Empty func(ctx context.Context, c *vm.Call, a vm.Account, force bool) error

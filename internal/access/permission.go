@@ -28,12 +28,17 @@ func checkUsers(users []string) error {
 	return nil
 }
 
-// GrantVM lets an identity use a VM as the given Linux users; nil = as any. Kind Exists
-// when the identity already has a permission for the VM: see ChangeGrant.
-func (a *Access) GrantVM(ctx context.Context, c *vm.Call, identity, ref string, users []string) (vm.VMPermission, error) {
-	return a.writeGrant(ctx, c, identity, ref, users, "permission.granted", func(i vm.Identity, id vm.ID) (vm.VMPermission, error) {
+// GrantVM lets an identity use a VM as the given Linux users; nil = as any. Each use of the
+// rights in ask waits for approval. Kind Exists when the identity already has a permission
+// for the VM: see ChangeGrant.
+func (a *Access) GrantVM(ctx context.Context, c *vm.Call, identity, ref string, users []string, ask ...vm.AskRight) (vm.VMPermission, error) {
+	ask, err := vm.CheckAskRights(ask)
+	if err != nil {
+		return vm.VMPermission{}, vm.WithOp(vm.OpGrant, ref, err)
+	}
+	return a.writeGrant(ctx, c, identity, ref, users, ask, "permission.granted", func(i vm.Identity, id vm.ID) (vm.VMPermission, error) {
 		p := vm.VMPermission{
-			ID: vm.NewUUID(), Identity: i.ID, Account: i.Account, VM: id, AllowedUsers: users, GrantedAt: a.now(), GrantedBy: string(c.Actor.Account),
+			ID: vm.NewUUID(), Identity: i.ID, Account: i.Account, VM: id, AllowedUsers: users, Ask: ask, GrantedAt: a.now(), GrantedBy: string(c.Actor.Account),
 		}
 		if _, ok := a.permission(i.ID, id); ok {
 			return p, vm.Errorf(vm.Exists, string(id), "the identity has a permission for this VM").
@@ -43,14 +48,22 @@ func (a *Access) GrantVM(ctx context.Context, c *vm.Call, identity, ref string, 
 	})
 }
 
-// ChangeGrant replaces the Linux users of a permission; nil = no change. It ends sessions
-// of users who are no longer allowed.
-func (a *Access) ChangeGrant(ctx context.Context, c *vm.Call, identity, ref string, users *[]string) (vm.VMPermission, error) {
+// ChangeGrant replaces the Linux users of a permission, and the rights that depend on
+// approval; nil = no change. It ends sessions of users who are no longer allowed. Calls that
+// have begun continue.
+func (a *Access) ChangeGrant(ctx context.Context, c *vm.Call, identity, ref string, users *[]string, ask *[]vm.AskRight) (vm.VMPermission, error) {
 	var list []string
 	if users != nil {
 		list = *users
 	}
-	return a.writeGrant(ctx, c, identity, ref, list, "permission.changed", func(i vm.Identity, id vm.ID) (vm.VMPermission, error) {
+	var rights []vm.AskRight
+	if ask != nil {
+		var err error
+		if rights, err = vm.CheckAskRights(*ask); err != nil {
+			return vm.VMPermission{}, vm.WithOp(vm.OpGrant, ref, err)
+		}
+	}
+	return a.writeGrant(ctx, c, identity, ref, list, rights, "permission.changed", func(i vm.Identity, id vm.ID) (vm.VMPermission, error) {
 		old, ok := a.permission(i.ID, id)
 		if !ok {
 			return old, noPermission(ref)
@@ -58,6 +71,9 @@ func (a *Access) ChangeGrant(ctx context.Context, c *vm.Call, identity, ref stri
 		return a.grants.Change(ctx, old.ID, func(p *vm.VMPermission) error {
 			if users != nil {
 				p.AllowedUsers = list
+			}
+			if ask != nil {
+				p.Ask = rights
 			}
 			p.GrantedAt, p.GrantedBy = a.now(), string(c.Actor.Account)
 			return nil
@@ -76,7 +92,7 @@ func (a *Access) permission(i vm.IdentityID, id vm.ID) (vm.VMPermission, bool) {
 
 // writeGrant runs write, which stores a permission, with the audit record. event is the
 // type of the event that follows.
-func (a *Access) writeGrant(ctx context.Context, c *vm.Call, identity, ref string, users []string, event string, write func(vm.Identity, vm.ID) (vm.VMPermission, error)) (p vm.VMPermission, err error) {
+func (a *Access) writeGrant(ctx context.Context, c *vm.Call, identity, ref string, users []string, ask []vm.AskRight, event string, write func(vm.Identity, vm.ID) (vm.VMPermission, error)) (p vm.VMPermission, err error) {
 	defer func() { err = vm.WithOp(vm.OpGrant, ref, err) }()
 	if err := checkUsers(users); err != nil {
 		return p, err
@@ -85,11 +101,17 @@ func (a *Access) writeGrant(ctx context.Context, c *vm.Call, identity, ref strin
 	if err != nil {
 		return p, err
 	}
-	end, err := a.record(ctx, c, vm.AuditEntry{Op: vm.OpGrant, VM: v.ID, Subject: string(i.ID), Detail: map[string]any{"allowedUsers": users}})
+	end, err := a.record(ctx, c, vm.AuditEntry{Op: vm.OpGrant, VM: v.ID, Subject: string(i.ID), Detail: map[string]any{"allowedUsers": users, "ask": ask}})
 	if err != nil {
 		return p, err
 	}
-	defer func() { end(err, nil) }()
+	defer func() {
+		if err != nil {
+			end(err, nil)
+			return
+		}
+		end(nil, map[string]any{"permission": p, "right": p.Digest()}) // a decision by it can be computed again
+	}()
 	a.idWrite.Lock()
 	defer a.idWrite.Unlock()
 	if i, v, err = a.identityAndVM(c, string(i.ID), string(v.ID)); err != nil { // one may have been deleted meanwhile
@@ -104,7 +126,7 @@ func (a *Access) writeGrant(ctx context.Context, c *vm.Call, identity, ref strin
 }
 
 func grantEvent(kind string, p vm.VMPermission) vm.Event {
-	return vm.Event{Type: kind, VM: p.VM, Account: p.Account, Data: map[string]any{"identity": string(p.Identity), "allowedUsers": p.AllowedUsers}}
+	return vm.Event{Type: kind, VM: p.VM, Account: p.Account, Data: map[string]any{"identity": string(p.Identity), "allowedUsers": p.AllowedUsers, "ask": p.Ask}}
 }
 
 // identityAndVM finds both in the caller's account.

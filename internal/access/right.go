@@ -51,7 +51,7 @@ func denied(ref, why string) error {
 func (a *Access) Reaches(who vm.Actor, id vm.ID) bool {
 	switch {
 	case who.VM != "":
-		return false
+		return who.VM == id && who.Guest != ""
 	case who.Identity == "":
 		return true
 	}
@@ -62,7 +62,29 @@ func (a *Access) Reaches(who vm.Actor, id vm.ID) bool {
 // May checks an identity's permission for a verb on a VM of its account, as a Linux user;
 // "" = root. Kind Denied, code VM_ACCESS_DENIED.
 func (a *Access) May(who vm.Actor, id vm.ID, verb vm.Op, user string) error {
+	if who.VM == id && id != "" && who.Guest != "" {
+		return mayInside(who, verb)
+	}
 	return a.mayAct(who, id, AsUser(verb, user))
+}
+
+// mayInside checks whether the programs of a VM may use a verb on it, by its profile. Kind
+// Denied.
+func mayInside(who vm.Actor, verb vm.Op) error {
+	p, err := vm.FindProfile(who.Guest)
+	if err != nil {
+		return err
+	}
+	need := vm.GuestVerb(verb)
+	if verb == vm.OpStats { // its connections
+		need = vm.GuestStatus
+	}
+	if p.Grants(need) {
+		return nil
+	}
+	return vm.Errorf(vm.Denied, string(who.VM), "its profile %s does not let its programs use %s", p.Name, verb).
+		WithCode("FORBIDDEN", "reason", "PROFILE", "profile", p.Name).
+		WithHint("have it done on the host, or use a VM with another profile: `warren profile ls`")
 }
 
 // mayAct is May for a Linux user; "" = none.
@@ -81,6 +103,19 @@ func (a *Access) mayAct(who vm.Actor, id vm.ID, user string) error {
 		return denied(string(id), "the identity's permission is not for this Linux user")
 	}
 	return nil
+}
+
+// RightDigest names the permission by which an identity acts on a VM, by its content: the
+// SHA-256 of its JSON. "" for callers that need none.
+func (a *Access) RightDigest(who vm.Actor, id vm.ID) string {
+	if who.Identity == "" {
+		return ""
+	}
+	p, ok := a.permission(who.Identity, id)
+	if !ok {
+		return ""
+	}
+	return p.Digest()
 }
 
 // Valid fails if the actor's key, token or SSH key was revoked or has expired, or if the

@@ -4,7 +4,9 @@
 // Package agent is the program inside a guest. It runs commands, copies files, watches
 // directories, measures the machine, and gives a guest that was started from a generation an
 // identity of its own. It is also the guest's first program (Boot) and its own supervisor
-// (Supervise). It serves only the host, over package link; guest users cannot reach it. Its
+// (Supervise). Its verbs serve only the host, over package link; guest users cannot reach them.
+// For guest users it has a command (Command) and a socket, which only pass requests on to what
+// the guest's network answers at vm.PolicyHost. Its
 // verbs have the same names as in package guest, the other end. Only cmd/warren-agent runs it.
 package agent
 
@@ -16,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/vm"
@@ -41,6 +44,9 @@ type Config struct {
 	Log    *slog.Logger
 
 	inherited *heritage // by an upgrade
+
+	// Inside is where the network answers for PolicyHost; nil = as in a real guest.
+	Inside *syscall.SockaddrInet4
 }
 
 // Agent serves one guest.
@@ -53,6 +59,7 @@ type Agent struct {
 	procs table
 	terms terminals
 	socks listeners
+	door  policyDoor
 
 	cgroup   execGroup
 	freezer  freezer
@@ -91,6 +98,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg, log: cfg.Log, sys: cfg.System}
 	a.users.etc = cfg.EtcDir
+	if a.door.to = insideAddr; cfg.Inside != nil {
+		a.door.to = *cfg.Inside
+	}
 	if err := a.keys.load(cfg.Key, filepath.Join(cfg.RunDir, "agent.key")); err != nil {
 		return nil, err
 	}
@@ -109,6 +119,15 @@ func New(cfg Config) (*Agent, error) {
 // upgrade replaces this process's program by the new agent.
 func (a *Agent) Run(ctx context.Context, port *os.File) error {
 	defer a.handlers.Wait()
+	dctx, end := context.WithCancel(ctx)
+	var door sync.WaitGroup
+	defer door.Wait()
+	defer end()
+	door.Go(func() {
+		if err := a.door.run(dctx, a.cfg.RunDir); err != nil && dctx.Err() == nil {
+			a.log.Error("the socket for the guest's programs has failed", "error", err)
+		}
+	})
 	for {
 		rctx, stop := context.WithCancel(ctx)
 		a.mu.Lock()

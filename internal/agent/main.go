@@ -43,6 +43,7 @@ func Main(ctx context.Context, version string, heritage int, log *slog.Logger) e
 		return err
 	}
 	defer port.Close()
+	a.announce()
 	a.oom.open()
 	relax()
 	// With a single processor the runtime would take it away at each slow

@@ -142,6 +142,9 @@ func (a *Agent) reset(r vm.Reset) vm.ResetReport {
 	did(vm.ResetHostKeys, a.resetHostKeys(r.HostKeys))
 	did(vm.ResetLinkKey, a.resetLinkKey(r.LinkKey))
 	a.trust(r.CA)
+	a.readme(r.Hostname)
+	a.offer()
+	a.door.cut() // of the machine that this guest was captured on
 	a.give(r)
 	return report
 }

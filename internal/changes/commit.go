@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/repo"
 	"github.com/warren-vm/warren/internal/review"
@@ -68,7 +69,22 @@ func (x *Changes) Commit(ctx context.Context, c *vm.Call, ref string, r vm.Commi
 	if r.DryRun {
 		return m.out, nil
 	}
+	if err := x.cfg.Access.Approve(ctx, c, rec, m.act()); err != nil {
+		return m.out, err
+	}
 	return m.make(ctx)
+}
+
+// act describes the planned commit for the one who approves it.
+func (m *committing) act() access.Act {
+	var files []string
+	for _, f := range m.out.Files {
+		files = append(files, string(f.Verb)+" "+f.Path.String())
+	}
+	return access.Act{Verb: vm.OpCommit, All: m.out, What: "commit " + m.out.Path.String() + " to " + cmp.Or(m.out.RepoName, m.out.Repo) + ", branch " + m.out.Branch, Details: map[string]string{
+		"message": m.r.Message, "author": m.r.Author, "tree": m.out.Tree, "base": m.out.Base, "manifest": m.out.Manifest, "files": strings.Join(files, "\n"),
+		"files with secrets that are allowed": fmt.Sprint(m.r.AllowSecrets),
+	}}
 }
 
 // committing is one commit in the making.

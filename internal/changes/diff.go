@@ -10,9 +10,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/reader"
 	"github.com/warren-vm/warren/internal/review"
@@ -27,6 +29,11 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 	defer func() { err = vm.WithOp(vm.OpDiff, ref, err) }()
 	if err := checkPaths(r.Paths); err != nil {
 		return d, err
+	}
+	if r.Hunks || r.Patch {
+		if err := x.shows(ctx, c, ref, r); err != nil {
+			return d, err
+		}
 	}
 	// The older state first: a capture of the present may replace the last one.
 	from, releaseFrom, err := x.since(ctx, c, ref, r.From)
@@ -50,6 +57,31 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 	out.NotCompared = append(out.NotCompared, notCompared(from, to)...)
 	review.AddLive(out, from.State, to.State)
 	return *out, nil
+}
+
+// shows has a diff approved that shows the contents of files, for each VM of which it does.
+func (x *Changes) shows(ctx context.Context, c *vm.Call, ref string, r vm.DiffRequest) error {
+	if c.Actor.Identity == "" {
+		return nil
+	}
+	refs := []string{ref}
+	for _, state := range []string{r.From, r.To} {
+		if other, ok := strings.CutPrefix(state, "vm:"); ok && !slices.Contains(refs, other) {
+			refs = append(refs, other)
+		}
+	}
+	for _, ref := range refs {
+		rec, err := x.cfg.Engine.Find(c.Actor, ref)
+		if err == nil {
+			err = x.cfg.Access.Approve(ctx, c, rec, access.Act{Verb: vm.OpRead, What: "show what changed in files", All: r, Details: map[string]string{
+				"from": r.From, "to": r.To, "paths": fmt.Sprint(r.Paths),
+			}})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // since is side for the older state: "" = the last turn, else what the VM was made from,

@@ -147,7 +147,6 @@ func TestUsage(t *testing.T) {
 		{"ls extra", 2, "extra"},
 		{"ls --nosuch", 2, "nosuch"},
 		{"up --name Bad_Name", 2, "name"},
-		{"up --net all", 2, "closed, packages or open"},
 		{"up --ttl soon", 2, "soon"},
 		{"up --mem lots", 2, "lots"},
 		{"up --mem -1", 2, "-1"},

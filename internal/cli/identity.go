@@ -25,6 +25,9 @@ type identityOptions struct {
 	identity string
 	vm       string
 	users    []string
+	asks     []string
+	readOnly bool
+	noAsk    bool
 	change   bool
 	json     bool
 }
@@ -125,8 +128,10 @@ func newIdentityGrant(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "grant IDENTITY VM", Short: "Let an identity use a VM",
 		Long: `Let an identity use a VM: look at it, start it, run commands, read and write files, open terminals. It may not change,
-stop or delete the VM. With --user it acts only as these Linux users, otherwise as any.`,
-		Example: "  warren identity grant ci box\n  warren identity grant ci box --user alice --user deploy\n  warren identity grant ci box --change --user alice",
+stop or delete the VM. With --user it acts only as these Linux users, otherwise as any. With --ask each use of these rights
+waits until somebody approves it: exec (commands, terminals, services), edit (files), copy-out, publish, commit; and mount
+and snapshot, which it may not use at all otherwise. --read-only lets it look and read, and asks for the rest.`,
+		Example: "  warren identity grant ci box\n  warren identity grant ci box --user alice --user deploy\n  warren identity grant ci box --change --user alice\n  warren identity grant ci box --ask exec,copy-out\n  warren identity grant ci box --read-only",
 		Args:    args(2, 2, "which identity, and which VM? warren identity grant IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.vm = list[0], list[1]
@@ -135,7 +140,12 @@ stop or delete the VM. With --user it acts only as these Linux users, otherwise 
 		ValidArgsFunction: a.completeIdentity,
 	}
 	cmd.Flags().StringSliceVar(&o.users, "user", nil, "a Linux user that it may act as; may repeat (default any)")
-	cmd.Flags().BoolVar(&o.change, "change", false, "change the Linux users of an existing permission")
+	cmd.Flags().StringSliceVar(&o.asks, "ask", nil, "rights of which each use waits for approval: exec, edit, copy-out, publish, commit, mount, snapshot")
+	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "let it read without asking, and nothing else: --ask exec,edit,publish,commit")
+	cmd.Flags().BoolVar(&o.noAsk, "no-ask", false, "with --change: no right waits for approval any more")
+	cmd.Flags().BoolVar(&o.change, "change", false, "change an existing permission: what the flags name")
+	cmd.MarkFlagsMutuallyExclusive("no-ask", "ask")
+	cmd.MarkFlagsMutuallyExclusive("no-ask", "read-only")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -149,15 +159,49 @@ func (a *app) identityGrant(ctx context.Context, o *identityOptions) error {
 	if o.change {
 		grant = c.ChangeGrant
 	}
-	p, err := grant(ctx, o.identity, o.vm, api.GrantVM{AllowedUsers: vm.Some(o.users)})
+	in := api.GrantVM{}
+	if !o.change || o.users != nil {
+		in.AllowedUsers = vm.Some(o.users)
+	}
+	if in.Ask, err = o.asked(); err != nil {
+		return err
+	}
+	p, err := grant(ctx, o.identity, o.vm, in)
 	switch {
 	case err != nil:
 		return err
 	case o.json:
 		return a.io.json(p)
 	}
-	a.io.printf("%s may use %s as %s\n", printable(o.identity), printable(o.vm), printable(linuxUsers(p)))
+	a.io.printf("%s may use %s as %s%s\n", printable(o.identity), printable(o.vm), printable(linuxUsers(p)), asksFor(p, "; each of these waits for approval: "))
 	return nil
+}
+
+// asked returns the rights that are to depend on approval; unset = as they are.
+func (o *identityOptions) asked() (out vm.Optional[[]vm.AskRight], err error) {
+	var rights []vm.AskRight
+	for _, r := range o.asks {
+		rights = append(rights, vm.AskRight(r))
+	}
+	if o.readOnly {
+		rights = append(rights, vm.ReadOnlyAsks...)
+	}
+	if rights, err = vm.CheckAskRights(rights); err == nil && (rights != nil || o.noAsk) {
+		out = vm.Some(rights)
+	}
+	return out, err
+}
+
+// asksFor lists the rights that depend on approval, after a text; "" = none do.
+func asksFor(p api.VMPermission, text string) string {
+	var out []string
+	for _, r := range p.Ask {
+		out = append(out, string(r))
+	}
+	if out == nil {
+		return ""
+	}
+	return text + strings.Join(out, ", ")
 }
 
 // linuxUsers names the Linux users of a permission.
@@ -219,9 +263,9 @@ func (a *app) identityPermissions(ctx context.Context, o *identityOptions) error
 	case o.json:
 		return list(a.io, l.Permissions)
 	}
-	t := &table{head: []string{"VM", "LINUX USERS", "GRANTED"}}
+	t := &table{head: []string{"VM", "LINUX USERS", "ASKS FOR", "GRANTED"}}
 	for _, p := range l.Permissions {
-		t.add(string(p.VMID), printable(linuxUsers(p)), age(p.GrantedAt))
+		t.add(string(p.VMID), printable(linuxUsers(p)), or(asksFor(p, ""), "-"), age(p.GrantedAt))
 	}
 	a.io.print(t)
 	return nil

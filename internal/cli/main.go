@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -28,21 +29,27 @@ type app struct {
 	data    string // --data
 	client  func() (*client.Client, error)
 
-	verbose bool      // ids of audit records too
-	verb    string    // the name in the command line
-	listed  bool      // changes are printed as JSON at the end
-	changes []change  // so far
-	gather  *gathered // collects the output of a command in a guest; nil = the output is passed on
+	askFor  time.Duration // --ask-timeout
+	trust   string        // --trust
+	verbose bool          // ids of audit records too
+	verb    string        // the name in the command line
+	listed  bool          // changes are printed as JSON at the end
+	changes []change      // so far
+	gather  *gathered     // collects the output of a command in a guest; nil = the output is passed on
 }
 
 // connect returns a client of the server that the environment names, or --data.
 func (a *app) connect() (*client.Client, error) {
-	return client.FromEnv(func(name string) string {
+	c, err := client.FromEnv(func(name string) string {
 		if name == "WARREN_DATA" && a.data != "" {
 			return a.data
 		}
 		return a.getenv(name)
 	})
+	if err == nil {
+		c.AskFor(a.askFor)
+	}
+	return c, err
 }
 
 // Main runs one command line, without the program's name, and returns its exit
@@ -124,6 +131,7 @@ func newRoot(a *app) *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&a.data, "data", "", "data directory of this host's server (default $WARREN_DATA, else by user)")
 	f.BoolVarP(&a.io.quiet, "quiet", "q", false, "print no notes, progress or confirmations; listings and new things print only ids")
+	f.DurationVar(&a.askFor, "ask-timeout", 0, "how long a call waits for an approval that it needs, at most 1h (default 5m)")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "print ids of audit records too")
 	f.Bool("version", false, "print the version of this program")
 	root.SetVersionTemplate("{{.Root.Name}} {{.Version}}\n")
@@ -171,9 +179,9 @@ func commands(a *app) []*cobra.Command {
 		newSuspend(a), newDrain(a), newFork(a), newSnapshot(a), newRollback(a), newDiff(a), newTruth(a), newTurn(a), newTurns(a), newUndo(a), newRestore(a), newCompare(a), newTree(a), newKeep(a), newBundle(a), newResize(a), newRename(a), newLabel(a), newOnBoot(a),
 		newKill(a), newRm(a), newDone(a), newUsage(a))
 	out = append(out, in(groupUse, newExec(a), newShell(a), newPty(a), newPs(a), newState(a), newTop(a), newDiagnose(a), newIdle(a), newHold(a), newWait(a), newSignal(a), newLogs(a), newCp(a), newSync(a), newClone(a), newRepo(a), newArtifact(a), newBucket(a), newPublish(a), newFetch(a), newWatchFiles(a), newSSH(a), newSSHConfig(a), newSSHProxy(a),
-		newCommit(a), newApply(a), newMemory(a), newFs(a), newNet(a), newPolicy(a), newService(a), newVolume(a), newSecret(a), newProfile(a), newLint(a), newPreview(a), newForward(a), newDomain(a))...)
-	out = append(out, in(groupHost, newServe(a), newDoctor(a), newImage(a), newStorage(a), newPrune(a), newConfig(a), newCA(a), newVersion(a), newCompletion(a))...)
-	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newIdentity(a), newToken(a), newAudit(a), newEvents(a), newBackup(a))...)
+		newCommit(a), newApply(a), newMemory(a), newFs(a), newNet(a), newPath(a), newPolicy(a), newService(a), newVolume(a), newSecret(a), newProfile(a), newLint(a), newPreview(a), newForward(a), newDomain(a))...)
+	out = append(out, in(groupHost, newServe(a), newDoctor(a), newImage(a), newTrust(a), newStorage(a), newPrune(a), newConfig(a), newCA(a), newVersion(a), newCompletion(a))...)
+	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newIdentity(a), newToken(a), newAsk(a), newApprove(a), newDeny(a), newAudit(a), newReceipt(a), newEvents(a), newBackup(a))...)
 	return append(out, newDocs(a))
 }
 

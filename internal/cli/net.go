@@ -17,7 +17,7 @@ import (
 
 func newNet(a *app) *cobra.Command {
 	return group("net", "Show and change what a VM may reach", "  warren net show box\n  warren net allow box api.example.com\n  warren net log box -f",
-		newNetShow(a), newNetSet(a), newNetAllow(a), newNetDenyHost(a), newNetRm(a), newNetLog(a), newNetExplain(a), newNetCheck(a))
+		newNetShow(a), newNetSet(a), newNetAllow(a), newNetDenyHost(a), newNetRm(a), newNetLog(a), newNetExplain(a), newNetCheck(a), newNetPending(a), newAskApprove(a, vm.AskNetwork))
 }
 
 // netWords says what --net and `net set` take.
@@ -73,7 +73,8 @@ func newNetShow(a *app) *cobra.Command {
 	o := &netOptions{}
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show what a VM may reach", Example: "  warren net show box\n  warren net show box --json",
-		Long: "Show the rules of a VM's network in the order in which they are tried. The first that matches decides; if none does, the last line.",
+		Long: `Show the rules of a VM's network in the order in which they are tried. The first that matches decides. If none does,
+the last line decides.`,
 		Args: args(1, 1, "which VM? warren net show NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
@@ -172,7 +173,9 @@ func newNetSet(a *app) *cobra.Command {
 	o := &netChange{}
 	cmd := a.changing(&cobra.Command{
 		Use: "set NAME WORD...", Short: "Replace what a VM may reach", Example: "  warren net set box packages\n  warren net set box closed api.example.com:443\n  warren net set box agents,packages --dry-run",
-		Long: "Replace what a VM may reach by what the words say: " + netWords + `.
+		Long: `Replace what a VM may reach by what the words say: one of closed, packages and open, hosts such as
+api.example.com:443, *.example.com or 192.0.2.0/24, and names of policies ("warren policy ls").
+
 The change applies at once. Connections that are no longer allowed are closed. "warren net allow" and "warren net
 deny" add to what is there.`,
 		Args: args(2, -1, "warren net set NAME closed|packages|open|HOST|POLICY..."),

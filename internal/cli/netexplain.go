@@ -19,7 +19,8 @@ func newNetExplain(a *app) *cobra.Command {
 	o := &netOptions{}
 	cmd := &cobra.Command{
 		Use: "explain NAME", Short: "Say what a VM's network refused lately, and what would allow it",
-		Long:    "Say in words what the network of a running VM refused lately, why, and with which command each would be allowed. It allows nothing itself.",
+		Long: `Say in words what the network of a running VM refused lately, why, and with which command each would be allowed. It
+allows nothing itself.`,
 		Example: "  warren net explain box\n  warren net explain box --json",
 		Args:    args(1, 1, "which VM? warren net explain NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {

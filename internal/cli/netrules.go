@@ -122,14 +122,21 @@ that host, with a certificate of the VM's own. Addresses that are not public nee
 }
 
 func newNetDenyHost(a *app) *cobra.Command {
-	o := &ruleFlags{}
+	o, note := &ruleFlags{}, ""
 	cmd := a.changing(&cobra.Command{
-		Use: "deny NAME HOST[:PORT]...", Short: "Forbid a VM a host, at once",
+		Use: "deny NAME HOST[:PORT]... | ASK...", Short: "Forbid a VM a host, at once; or refuse what its programs ask for",
 		Long: `Add rules that deny hosts, written as for "warren net allow". Without a port a rule denies every port and protocol of
-the host. Open connections that the rules deny are closed. Where an earlier rule allows the host, use --first.`,
-		Example: "  warren net deny box pastebin.com\n  warren net deny box '*.example.com' --first\n  warren net deny box api.github.com --method DELETE --first",
-		Args:    args(2, -1, "warren net deny NAME HOST[:PORT]..."),
+the host. Open connections that the rules deny are closed. Where an earlier rule allows the host, use --first.
+With the id of an ask it refuses what a program in a VM has asked for.`,
+		Example: "  warren net deny box pastebin.com\n  warren net deny ask-k3v9s2x7q1mb --note 'use the mirror'\n  warren net deny box '*.example.com' --first\n  warren net deny box api.github.com --method DELETE --first",
+		Args:    args(1, -1, "warren net deny NAME HOST[:PORT]..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
+			if strings.HasPrefix(list[0], "ask-") {
+				return a.denyAsks(cmd.Context(), list, note)
+			}
+			if len(list) < 2 {
+				return usage("which host? warren net deny NAME HOST[:PORT]...")
+			}
 			rules, err := o.rules(list[1:])
 			if err != nil {
 				return err
@@ -143,6 +150,7 @@ the host. Open connections that the rules deny are closed. Where an earlier rule
 		},
 		ValidArgsFunction: a.completeVM,
 	})
+	cmd.Flags().StringVar(&note, "note", "", "with an ask: why, which the asker is told")
 	o.addTo(cmd)
 	return cmd
 }
@@ -151,7 +159,8 @@ func newNetRm(a *app) *cobra.Command {
 	o := &netChange{}
 	cmd := a.changing(&cobra.Command{
 		Use: "rm NAME RULE...", Short: "Remove rules of a VM's network",
-		Long:    `Remove rules, each by its id or by what it is about, as "warren net show" lists them. The name of a policy ends the VM's use of it.`,
+		Long: `Remove rules, each by its id or by what it is about, as "warren net show" lists them. The name of a policy ends the
+VM's use of it.`,
 		Example: "  warren net rm box r-4k2mzp\n  warren net rm box api.example.com\n  warren net rm box agents",
 		Args:    args(2, -1, "warren net rm NAME RULE..."),
 		RunE: func(cmd *cobra.Command, list []string) error {

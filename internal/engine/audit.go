@@ -11,13 +11,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// record checks that the caller may do an action and writes its audit record durably. If
-// either fails, the action is refused. The caller ends the receipt.
+// record checks that the caller may do an action, with the approval that it needs, and
+// writes its audit record durably. If any of it fails, the action is refused. The caller ends
+// the receipt.
 func (e *Engine) record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*journal.Receipt, error) {
 	if !access.Granted(entry.Op) {
 		if err := c.Actor.OwnerOnly(string(entry.VM)); err != nil {
 			return nil, err
 		}
+	}
+	if err := e.cfg.Access.Cleared(c.Actor, entry.VM, entry.Op); err != nil {
+		return nil, err
 	}
 	return e.cfg.Journal.Begin(ctx, c, entry)
 }

@@ -37,12 +37,18 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
 	network, err := e.forkNetwork(op.ctx, c, op.before, r.Network)
+	if err == nil {
+		err = e.mayForkInside(c.Actor, op.before, r.Count)
+	}
 	if err != nil {
 		return Forked{}, err
 	}
 	children, err := e.planFork(op.before, r, network)
 	if err != nil {
 		return Forked{}, err
+	}
+	for i := range children {
+		children[i].FromInside = children[i].FromInside || c.Actor.VM != ""
 	}
 	out.First = !e.forkedBefore(op.before)
 	claims, err := e.admitFork(op.ctx, children)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/program"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
@@ -40,6 +41,12 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 	}
 	if err := checkMountPath(r.Path, r.Over); err != nil {
 		return out, fail(vm.OpMount, ref, err)
+	}
+	act := access.Act{Verb: vm.OpMount, What: "mount the volume " + r.Volume + " at " + r.Path, All: r, Details: map[string]string{
+		"project": r.Project, "may write": yesNo(r.RW), "over files": yesNo(r.Over), "while another VM writes": yesNo(r.Share),
+	}}
+	if err := e.approved(ctx, c, ref, e.cfg.Access.ApproveAsOwner, act); err != nil {
+		return out, err
 	}
 	v, err := e.cfg.Vault.FindVolume(c, r.Ref)
 	if err != nil {

@@ -72,10 +72,15 @@ func captures(verb vm.Op) bool {
 // then it checks that the VM's state allows the verb. The caller must end the operation
 // with finish. Its context does not end with ctx, unless the caller uses cancelWith.
 func (e *Engine) begin(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*operation, error) {
-	if !access.Granted(verb) {
-		if err := c.Actor.OwnerOnly(ref); err != nil {
-			return nil, err
-		}
+	var err error
+	switch {
+	case c.Actor.Guest != "":
+		err = e.cfg.Access.May(c.Actor, vm.ID(ref), verb, "")
+	case !access.Granted(verb):
+		err = c.Actor.OwnerOnly(ref)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return e.beginWith(ctx, verb, false, func() (*slot, error) {
 		return e.lookupLocked(c.Actor, ref)

@@ -294,7 +294,7 @@ func (e *Engine) adopt(ctx context.Context, op *operation, p *createPlan) (Machi
 	if reset.HostKeys, err = hostKeys(); err != nil {
 		return nil, none, err
 	}
-	st, err := m.machine.Adopt(ctx, vm.Adoption{Reset: reset, Network: p.rec.Network, Deadline: p.deadline})
+	st, err := m.machine.Adopt(ctx, vm.Adoption{Reset: reset, Network: p.rec.Network, Paths: p.rec.Paths, Deadline: p.deadline})
 	if err == nil {
 		e.pool.count(&e.pool.hits)
 		p.pooled = true

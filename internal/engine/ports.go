@@ -100,6 +100,9 @@ type FolderMount interface {
 	// UnmountFolder removes a directory, if it is mounted. If programs use it, it fails
 	// with kind Busy and names them; with force it kills them.
 	UnmountFolder(ctx context.Context, path string, force bool) error
+	// SetPaths applies the VM's path rules to its folders from now on, also to files that
+	// are open. Kind Unsupported when a folder cannot hold rules.
+	SetPaths(ctx context.Context, list []vm.PathRule) error
 }
 
 // Folders checks directories of the host.
@@ -161,6 +164,8 @@ type Guest interface {
 	GuestVolumes
 	GuestSockets
 	GuestHandles
+	// Under returns the same verbs, of which those about files keep path rules.
+	Under(list []vm.PathRule) Guest
 	Hello(ctx context.Context) (vm.AgentHello, error)
 	Stats(ctx context.Context) (vm.Stats, error)
 	// State is what runs in the guest, as far as the guest itself can tell.

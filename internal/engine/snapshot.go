@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -20,6 +21,10 @@ func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r Snapsho
 	o, err := e.planSnapshot(ctx, c, r)
 	if err != nil {
 		return out, fail(vm.OpSnapshot, ref, err)
+	}
+	act := access.Act{Verb: vm.OpSnapshot, What: "take a snapshot " + r.Name, All: r, Details: map[string]string{"memory": yesNo(!r.DiskOnly), "volumes": r.Volumes}}
+	if err := e.approved(ctx, c, ref, e.cfg.Access.ApproveAsOwner, act); err != nil {
+		return out, err
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpSnapshot)
 	if err != nil {

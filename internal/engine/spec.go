@@ -32,9 +32,9 @@ func (e *Engine) machineSpec(ctx context.Context, rec vm.VM, img vm.Image) (vm.M
 		Dir: e.cfg.Dir.VM(rec.ID), RunDir: e.cfg.Run.VM(rec.ID),
 		QEMU: p.QEMU, Accel: p.Accel, CPU: p.CPU, Machine: p.Machine, QuietNIC: true,
 		Size: rec.Size, Disk: e.cfg.Dir.Overlay(rec.ID), Boot: boot,
-		Network: rec.Network,
-		Reset:   newReset(rec),
-		Agent:   p.Agent, AgentDigest: p.AgentDigest,
+		Network: rec.Network, Paths: rec.Paths,
+		Reset: newReset(rec),
+		Agent: p.Agent, AgentDigest: p.AgentDigest,
 		Deadline: e.cfg.Settings.StartDeadline,
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -22,6 +23,9 @@ const (
 // running or suspended VM. The VM's state does not change. The generation becomes durable
 // soon after Turn has returned. An identity needs a permission for root.
 func (e *Engine) Turn(ctx context.Context, c *vm.Call, ref string, r TurnRequest) (t vm.Turn, err error) {
+	if err := e.approved(ctx, c, ref, e.cfg.Access.Approve, access.Act{Verb: vm.OpTurn, What: "mark a turn: " + r.Note}); err != nil {
+		return t, err
+	}
 	op, err := e.begin(ctx, c, ref, vm.OpTurn)
 	if err != nil {
 		return t, fail(vm.OpTurn, ref, err)

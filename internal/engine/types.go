@@ -28,7 +28,8 @@ type CreateRequest struct {
 	Workdir      string                  // absolute, "" = the image's, else the home of the Linux user
 	OneShot      bool                    // deleted when no exec is attached any more
 	Labels       map[string]string
-	Secrets      []string // names of secrets that it may use
+	Paths        []vm.PathRule // its path rules, in order
+	Secrets      []string      // names of secrets that it may use
 	// Deadline bounds the start, and then the wait for services that signal readiness; 0
 	// = the server's, 120 s. Then kind Timeout, code VM_START_TIMEOUT.
 	Deadline time.Duration

@@ -77,6 +77,9 @@ func (s *server) getattr(m *message) ([]byte, error) {
 		return nil, err
 	}
 	defer s.nodes.put(n)
+	if err := s.check(n, "", see); err != nil {
+		return nil, err
+	}
 	st, err := stat(n.fd)
 	if err != nil {
 		return nil, err
@@ -121,6 +124,9 @@ func (s *server) setattr(m *message) ([]byte, error) {
 	defer s.nodes.put(n)
 	st, err := stat(n.fd)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.check(n, "", write); err != nil {
 		return nil, err
 	}
 	if err := s.setAll(n, &a, &st); err != nil {
@@ -216,6 +222,9 @@ func (s *server) readlink(m *message) ([]byte, error) {
 		return nil, err
 	}
 	defer s.nodes.put(n)
+	if err := s.check(n, "", read); err != nil {
+		return nil, err
+	}
 	out := answer(unix.PathMax)
 	size, err := unix.Readlinkat(n.fd, "", out[outHeader:cap(out)])
 	if err != nil {

@@ -39,6 +39,11 @@ type note struct {
 // serve serves a directory to a kernel of the test's.
 func serve(t *testing.T, dir string, rw bool) *kernel {
 	t.Helper()
+	return serveAs(t, dir, Options{RW: rw})
+}
+
+func serveAs(t *testing.T, dir string, o Options) *kernel {
+	t.Helper()
 	f, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +51,7 @@ func serve(t *testing.T, dir string, rw bool) *kernel {
 	here, there := net.Pipe()
 	k := &kernel{t: t, conn: here, waiting: map[uint64]chan []byte{}}
 	done := make(chan error, 1)
-	go func() { done <- Serve(t.Context(), there, f, Options{RW: rw}) }()
+	go func() { done <- Serve(t.Context(), there, f, o) }()
 	go k.read()
 	t.Cleanup(func() {
 		here.Close()

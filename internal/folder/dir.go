@@ -15,6 +15,9 @@ func (s *server) opendir(m *message) ([]byte, error) {
 		return nil, err
 	}
 	defer s.nodes.put(n)
+	if err := s.check(n, "", read); err != nil {
+		return nil, err
+	}
 	s.watch.add(n)
 	fd, err := unix.Open(n.proc(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -24,7 +27,7 @@ func (s *server) opendir(m *message) ([]byte, error) {
 	if s.watch.covers(n) {
 		flags = keepCache | cacheDir
 	}
-	return s.opened(answer(16), fd, n, flags)
+	return s.opened(answer(16), fd, n, flags, false)
 }
 
 // direntHead is the length of a directory entry before its name, on the host and in
@@ -75,6 +78,10 @@ func (s *server) dirent(out []byte, h *handle, size int, plus bool) ([]byte, boo
 	one := h.unread[:length]
 	name := one[hostDirent:]
 	name = name[:bytes.IndexByte(name, 0)]
+	if s.unlisted(h.node, string(name)) {
+		h.at, h.unread = le.Uint64(one[8:]), h.unread[length:]
+		return out, true
+	}
 	need := (guestDirent + len(name) + 7) &^ 7
 	if plus {
 		need += entrySize
@@ -90,6 +97,11 @@ func (s *server) dirent(out []byte, h *handle, size int, plus bool) ([]byte, boo
 	out = append(put32(out, uint32(len(name)), uint32(one[18])), name...)
 	h.at, h.unread = le.Uint64(one[8:]), h.unread[length:]
 	return append(out, make([]byte, end-len(out))...), true
+}
+
+// unlisted reports whether a name does not exist for the guest.
+func (s *server) unlisted(dir *node, name string) bool {
+	return name != "." && name != ".." && s.veiled(dir, name)
 }
 
 // plus appends the lookup of a name, or an empty one if there is nothing to tell.

@@ -5,6 +5,7 @@ package folder
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,9 @@ type handle struct {
 	node  *node // held until the descriptor is closed
 	users int   // guarded by handles.mu
 	gone  bool
+
+	writes  bool        // opened to be written
+	revoked atomic.Bool // new rules do not allow it
 
 	dir    sync.Mutex // of a directory: the offset and the entries read there
 	at     uint64
@@ -32,7 +36,7 @@ type handles struct {
 
 // add makes a handle of an open file and of its node, which the caller has locked.
 // The handle owns the descriptor; it is closed when there are too many handles.
-func (l *handles) add(fd int, n *node) (uint64, error) {
+func (l *handles) add(fd int, n *node, writes bool) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.m) >= maxHandles {
@@ -44,7 +48,7 @@ func (l *handles) add(fd int, n *node) (uint64, error) {
 	}
 	l.next++
 	l.nodes.hold(n)
-	l.m[l.next] = &handle{fd: fd, node: n}
+	l.m[l.next] = &handle{fd: fd, node: n, writes: writes}
 	return l.next, nil
 }
 
@@ -53,8 +57,11 @@ func (l *handles) get(id uint64) (*handle, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.m[id]
-	if h == nil {
+	switch {
+	case h == nil:
 		return nil, unix.EBADF
+	case h.revoked.Load():
+		return nil, unix.EACCES
 	}
 	h.users++
 	return h, nil
@@ -86,6 +93,15 @@ func (l *handles) remove(id uint64) {
 	}
 }
 
+// judge revokes the handles that ok refuses.
+func (l *handles) judge(ok func(*handle) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.m {
+		h.revoked.Store(!ok(h))
+	}
+}
+
 func (l *handles) closeAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,6 +121,13 @@ func writes(flags uint32) bool {
 	return flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0
 }
 
+func usedTo(flags uint32) use {
+	if writes(flags) {
+		return write
+	}
+	return read
+}
+
 func (s *server) open(m *message) ([]byte, error) {
 	flags := m.body.u32()
 	n, err := s.nodes.getNamed(m.node)
@@ -122,6 +145,9 @@ func (s *server) open(m *message) ([]byte, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || writes(flags) && st.Mode&refused != 0 {
 		return nil, unix.EPERM // pipes belong to the guest's kernel, devices to the host
 	}
+	if err := s.check(n, "", usedTo(flags)); err != nil {
+		return nil, err
+	}
 	fd, err := unix.Open(n.proc(), int(flags&openFlags)|openAlways, 0)
 	if err != nil {
 		return nil, err
@@ -129,11 +155,11 @@ func (s *server) open(m *message) ([]byte, error) {
 	if flags&unix.O_TRUNC != 0 {
 		s.wrote(n, fd)
 	}
-	return s.opened(answer(16), fd, n, keepCache)
+	return s.opened(answer(16), fd, n, keepCache, writes(flags))
 }
 
-func (s *server) opened(out []byte, fd int, n *node, flags uint32) ([]byte, error) {
-	id, err := s.handles.add(fd, n)
+func (s *server) opened(out []byte, fd int, n *node, flags uint32, writes bool) ([]byte, error) {
+	id, err := s.handles.add(fd, n, writes)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +183,13 @@ func (s *server) create(m *message) ([]byte, error) {
 		m.body.b = append(append(m.body.b[:0:0], "tmp"...), 0) // what the kernel says means nothing
 	}
 	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		judged := name
+		if m.op == opTmpfile {
+			judged = "" // it gets a name by a link
+		}
+		if err := s.check(dir, judged, write); err != nil {
+			return nil, err
+		}
 		how := unix.OpenHow{Flags: uint64(flags&(openFlags&^unix.O_TRUNC|unix.O_EXCL)) | openAlways | unix.O_CREAT | unix.O_NOFOLLOW, Mode: uint64(mode & 0o777), Resolve: resolve}
 		if m.op == opTmpfile {
 			name, how.Flags = ".", how.Flags&^(unix.O_CREAT|unix.O_EXCL)|unix.O_TMPFILE
@@ -205,7 +238,7 @@ func (s *server) create(m *message) ([]byte, error) {
 		if empty {
 			s.wrote(n, fd)
 		}
-		return s.opened(s.entry(answer(entrySize+16), n, &st, s.believed(dir, &st)), fd, n, keepCache)
+		return s.opened(s.entry(answer(entrySize+16), n, &st, s.believed(dir, &st)), fd, n, keepCache, writes(flags))
 	})
 }
 

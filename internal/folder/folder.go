@@ -20,6 +20,8 @@ import (
 type Options struct {
 	RW  bool // otherwise the guest changes nothing
 	Log *slog.Logger
+	// Rules restrict the guest further; nil = they do not.
+	Rules *Rules
 }
 
 // Bounds of the host's resources for one guest.

@@ -81,7 +81,7 @@ func TestDescriptorsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	fd := n.fd
-	id, err := files.add(open(), n)
+	id, err := files.add(open(), n, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,9 @@ func (s *server) in(m *message, f func(dir *node, name string) ([]byte, error)) 
 func (s *server) lookup(m *message) ([]byte, error) {
 	return s.in(m, func(dir *node, name string) ([]byte, error) {
 		s.watch.add(dir)
+		if err := s.check(dir, name, see); err != nil {
+			return nil, err
+		}
 		out, err := s.found(dir, name)
 		if errors.Is(err, unix.ENOENT) && s.watch.covers(dir) { // the guest may cache that, too
 			return append(put64(answer(entrySize), 0, 0, uint64(watchedFor.Seconds()), 0), make([]byte, entrySize-32)...), nil
@@ -51,6 +54,9 @@ func (s *server) lookup(m *message) ([]byte, error) {
 
 // found answers with the entry of a name.
 func (s *server) found(dir *node, name string) ([]byte, error) {
+	if err := s.check(dir, name, see); err != nil {
+		return nil, err
+	}
 	fd, st, err := at(dir, name)
 	if err != nil {
 		return nil, err
@@ -96,6 +102,9 @@ func (s *server) mknod(m *message) ([]byte, error) {
 		default:
 			return nil, unix.EPERM // only the host makes devices
 		}
+		if err := s.check(dir, name, write); err != nil {
+			return nil, err
+		}
 		if err := unix.Mknodat(dir.fd, name, mode&unix.S_IFMT|mode&0o777, 0); err != nil {
 			return nil, err
 		}
@@ -107,6 +116,9 @@ func (s *server) mkdir(m *message) ([]byte, error) {
 	mode := m.body.u32()
 	m.body.skip(4)
 	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		if err := s.check(dir, name, write); err != nil {
+			return nil, err
+		}
 		if err := unix.Mkdirat(dir.fd, name, mode&0o777); err != nil {
 			return nil, err
 		}
@@ -121,6 +133,9 @@ func (s *server) symlink(m *message) ([]byte, error) {
 		if m.body.short || target == "" {
 			return nil, unix.EINVAL
 		}
+		if err := s.check(dir, name, write); err != nil {
+			return nil, err
+		}
 		if err := unix.Symlinkat(target, dir.fd, name); err != nil {
 			return nil, err
 		}
@@ -134,7 +149,11 @@ func (s *server) unlink(m *message) ([]byte, error) {
 		if m.op == opRmdir {
 			flags = unix.AT_REMOVEDIR
 		}
-		err := unix.Unlinkat(dir.fd, name, flags)
+		err := s.check(dir, name, write)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.Unlinkat(dir.fd, name, flags)
 		if err == nil {
 			s.nodes.removed(dir, name)
 		}
@@ -162,7 +181,15 @@ func (s *server) rename(m *message) ([]byte, error) {
 		}
 		defer s.nodes.put(to)
 		s.watch.add(to)
-		s.nodes.renames.Lock()
+		s.nodes.renames.Lock() // what is checked is what is renamed
+		err = s.movable(from, old, to, name)
+		if err == nil && flags&unix.RENAME_EXCHANGE != 0 {
+			err = s.movable(to, name, from, old)
+		}
+		if err != nil {
+			s.nodes.renames.Unlock()
+			return nil, err
+		}
 		if err = unix.Renameat2(from.fd, old, to.fd, name, uint(flags)); err == nil {
 			s.nodes.moved(from, old, to, name, flags&unix.RENAME_EXCHANGE != 0)
 		}
@@ -198,6 +225,12 @@ func (s *server) link(m *message) ([]byte, error) {
 			return nil, err
 		}
 		defer s.nodes.put(n)
+		if err := s.check(n, "", write); err != nil { // a second name is a way around rules
+			return nil, err
+		}
+		if err := s.check(dir, name, write); err != nil {
+			return nil, err
+		}
 		if err := unix.Linkat(unix.AT_FDCWD, n.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 			return nil, err
 		}

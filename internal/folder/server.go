@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,9 @@ type server struct {
 	nodes   *table
 	handles handles
 	watch   *watch // nil = changes on the host are not watched
+	rules   *Rules
+	asking  atomic.Int32   // messages that wait for a decision
+	waits   sync.WaitGroup // their goroutines
 	stream
 }
 
@@ -58,8 +62,10 @@ func Serve(ctx context.Context, conn net.Conn, dir *os.File, o Options) error {
 	var wg sync.WaitGroup
 	ended := make(chan error, workers)
 	for range workers {
-		wg.Go(func() { ended <- s.worker() })
+		wg.Go(func() { ended <- s.worker(ctx) })
 	}
+	o.Rules.serve(s)
+	defer o.Rules.serve(nil)
 	if s.watch != nil {
 		wg.Go(func() { s.watch.run(ctx) })
 	}
@@ -67,6 +73,7 @@ func Serve(ctx context.Context, conn net.Conn, dir *os.File, o Options) error {
 	cancel()
 	conn.Close()
 	wg.Wait()
+	s.waits.Wait()
 	return err
 }
 
@@ -81,7 +88,7 @@ func newServer(conn net.Conn, dir *os.File, o Options) (*server, error) {
 		return nil, err
 	}
 	root := &node{id: rootID, fd: fd, key: fileKey{st.Dev, st.Ino}, lookups: 1, told: st.Ctim}
-	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root)}
+	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root), rules: o.Rules}
 	s.conn, s.from = conn, bufio.NewReaderSize(conn, 64<<10)
 	s.handles.nodes = s.nodes
 	if s.watch, err = newWatch(s); err != nil {
@@ -156,7 +163,7 @@ func (m *message) forgets(drop func(id, count uint64)) {
 
 // worker answers messages until the connection ends, with the folder owner's rights
 // if the server is root. Its thread, which has the owner's ids, ends with it.
-func (s *server) worker() error {
+func (s *server) worker(ctx context.Context) error {
 	if s.owner.foreign() {
 		runtime.LockOSThread()
 		if err := s.owner.become(); err != nil {
@@ -172,16 +179,10 @@ func (s *server) worker() error {
 		if err != nil {
 			return err
 		}
-		out := s.answer(&m)
-		ahead := s.ahead(&m, out)
+		if need := s.reply(&m); need != nil {
+			s.later(ctx, &m, b, need)
+		}
 		recycle(b)
-		if ahead != nil {
-			out = append(ahead, out...)
-		}
-		if m.unique != 0 { // the agent has answered a release
-			s.send(out)
-		}
-		recycle(out)
 		if m.op == opLookup || m.op == opReaddirplus {
 			s.relieve()
 		}
@@ -236,16 +237,35 @@ func (s *server) ahead(m *message, out []byte) []byte {
 	return notice(link.FolderAhead, append(put64(nil, m.node, m.unique), s.attrAnswer(dir, &st)[outHeader:]...))
 }
 
+// reply answers one message, unless that needs a decision first.
+func (s *server) reply(m *message) *needed {
+	out, need := s.answer(m)
+	if need != nil {
+		return need
+	}
+	if ahead := s.ahead(m, out); ahead != nil {
+		out = append(ahead, out...)
+	}
+	if m.unique != 0 { // the agent has answered a release
+		s.send(out)
+	}
+	recycle(out)
+	return nil
+}
+
 // answer handles one message.
-func (s *server) answer(m *message) []byte {
+func (s *server) answer(m *message) ([]byte, *needed) {
 	out, err := s.do(m)
 	if err == nil && m.body.short {
 		err = errShort
 	}
+	if need := asNeeded(err); need != nil {
+		return nil, need
+	}
 	if out == nil || err != nil {
 		out = answer(0)
 	}
-	return finish(out, m.unique, errno(err))
+	return finish(out, m.unique, errno(err)), nil
 }
 
 // reads are the operations that change nothing, whatever their arguments; open is

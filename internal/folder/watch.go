@@ -192,6 +192,9 @@ func (w *watch) look(c change, mask uint32, again bool) bool {
 		return true
 	}
 	defer s.nodes.put(dir)
+	if s.veiled(dir, c.name) {
+		return true
+	}
 	fd, st, err := at(dir, c.name)
 	if err == nil {
 		_ = unix.Close(fd)

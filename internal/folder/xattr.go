@@ -56,6 +56,9 @@ func (s *server) attribute(m *message, size uint32, get func(*node, []byte) (int
 		return nil, err
 	}
 	defer s.nodes.put(n)
+	if err := s.check(n, "", peek); err != nil {
+		return nil, err
+	}
 	buf := make([]byte, min(size, maxAttr))
 	got, err := get(n, buf)
 	if err != nil {
@@ -94,6 +97,9 @@ func (s *server) changeAttr(m *message, name string, change func(*node) error) (
 		return nil, err
 	}
 	defer s.nodes.put(n)
+	if err := s.check(n, "", write); err != nil {
+		return nil, err
+	}
 	if err := change(n); err != nil {
 		return nil, err
 	}

@@ -14,9 +14,11 @@ import (
 
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/answers"
+	"github.com/warren-vm/warren/internal/asks"
 	"github.com/warren-vm/warren/internal/backup"
 	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/evidence"
 	"github.com/warren-vm/warren/internal/handoff"
 	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/job"
@@ -55,6 +57,9 @@ type Config struct {
 	S3URL   string          // at which S3 clients reach the objects; "" = they do not
 	Remote  objects.Remote  // another S3 for the bytes of objects; nil = the data directory
 
+	AskWebhook asks.Webhook // where asks are announced
+	AuditArgs string // which arguments of commands audit records have; see package inside
+
 	Resolver       names.Resolver // for TXT records; nil = the system's
 	PreviewDomains []string       // default: only warren.localhost
 	// ReachPrivate are the private addresses to which imports and webhooks may connect.
@@ -68,6 +73,7 @@ type House struct {
 	Meter    *meter.Meter
 	Vault    *vault.Vault
 	Access   *access.Access
+	Asks     *asks.Asks
 	Engine   *engine.Engine
 	Inside   *inside.Inside
 	Names    *names.Names
@@ -80,6 +86,7 @@ type House struct {
 	Memories *changes.Memories
 	Ship     *ship.Ship
 	Backup   *backup.Backup
+	Evidence *evidence.Evidence
 	Handoff  *handoff.Handoff
 	Secrets  *secret.Secrets
 
@@ -114,6 +121,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Vault = vault.New(ctx, vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	h.Access = access.New(h.Ledger, access.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault, c.Config.Access = h.Journal, h.Ledger, h.Meter, h.Vault, h.Access
+	h.Asks = asks.New(h.Ledger, asks.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log, Webhook: c.AskWebhook})
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
 	h.Policy = policy.New(h.Ledger, policy.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
@@ -141,6 +149,8 @@ func build(ctx context.Context, c *Config) *House {
 	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now, Ship: h.Ship, Object: h.object})
 	h.Handoff = handoff.New(handoff.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Engine: h.Engine, Repo: h.Repo, Objects: h.Objects, Published: h.publishedRefs, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Backup = backup.New(backup.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Records: c.Records, Engine: h.Engine, Repos: h.Repo, Objects: h.Objects, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
+	h.Journal.Know(journal.Facts{VM: h.Engine.VMOf, Right: h.Access.RightDigest})
+	h.Evidence = evidence.New(evidence.Config{Journal: h.Journal, VM: h.Engine.VMOf, Locked: h.locked, Now: c.Clock.Now, Version: c.Version})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }
@@ -162,7 +172,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 		return err
 	}
 	h.Secrets.Open(h.Engine)
-	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
+	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir, AuditArgs: c.AuditArgs})
 	h.Changes.Open(h.Inside, h.Memories)
 	h.Changes.OpenObjects(h.published)
 	h.Ship.Open(h.Inside)
@@ -170,9 +180,13 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.Policy.Open(ctx, h.Engine)
 	h.opened = append(h.opened, h.Policy.Close)
 	err := h.Access.Open(ctx, access.Rooms{
-		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount,
-		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Policy.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget, h.Secrets.Forget},
+		VMs: h.Engine, Repositories: h.Repo, Empty: h.emptyAccount, Ask: h.Asks.Call,
+		Forget: []func(context.Context, vm.AccountID) error{h.Repo.Forget, h.Objects.Forget, h.Memories.Forget, h.Names.Forget, h.Policy.Forget, h.Job.Forget, h.Answers.Forget, h.Meter.Forget, h.Asks.Forget, h.Secrets.Forget},
 	})
+	if err == nil {
+		h.opened = append(h.opened, h.Asks.Close)
+		err = h.Asks.Open(ctx, h.Engine, h.Policy)
+	}
 	if err == nil {
 		err = h.Answers.Open()
 	}

@@ -41,6 +41,11 @@ func (s *server) create(q *request) error {
 		if err := s.mapCreated(ctx, c, v, in.Domains); err != nil {
 			return nil, err
 		}
+		if in.FilesystemMD {
+			if err := s.writeFilesystemMD(ctx, c, v); err != nil {
+				return nil, err
+			}
+		}
 		return s.created(ctx, c, v), nil
 	}
 	if after > 0 {
@@ -104,6 +109,10 @@ func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateReque
 	r := engine.CreateRequest{
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
 		IdleTimeout: in.IdleTimeout, TTL: in.TTL, OneShot: in.OneShot, OnBoot: in.OnBoot, Profile: in.Profile, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEvery, Labels: in.Labels, Secrets: in.Secrets,
+	}
+	var err error
+	if r.Paths, err = canonicalPaths(in.Paths); err != nil {
+		return r, err
 	}
 	if in.ActivityThresholdBytes != nil {
 		r.Threshold = *in.ActivityThresholdBytes

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -221,17 +222,19 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	defer around.drop()
 	attached, detach := context.WithCancel(ctx)
 	defer detach()
+	// The client may leave while the command waits for an approval.
+	k.conn.SetReadLimit(frameLimit)
+	input, running := make(chan []byte, inputFrames), &atomic.Pointer[engine.Exec]{}
+	k.readers.Go(func() { k.listen(attached, running, input); detach() }) // the client has disconnected or detached
 	x, err := s.Inside.Exec(attached, q.call, q.ref(), spec)
 	if err != nil {
 		return err
 	}
+	running.Store(&x)
 	p := x.Process()
 	if err := k.message(api.ExecMessage{Type: "started", Process: &p, Turn: around.turn}); err != nil {
 		return errors.Join(err, x.Detach())
 	}
-	k.conn.SetReadLimit(frameLimit)
-	input := make(chan []byte, inputFrames)
-	k.readers.Go(func() { k.listen(attached, x, input); detach() }) // the client has disconnected or detached
 	k.readers.Go(func() { feed(attached, x, input) })
 	status, err := x.Run(&channel{socket: k, id: api.ChannelStdout}, &channel{socket: k, id: api.ChannelStderr})
 	if err == nil {
@@ -261,8 +264,9 @@ func feed(ctx context.Context, x engine.Exec, input <-chan []byte) {
 	}
 }
 
-// listen handles the client's frames until it disconnects or detaches.
-func (k *socket) listen(ctx context.Context, x engine.Exec, input chan<- []byte) {
+// listen handles the client's frames until it disconnects or detaches. running is nil until
+// the command has started.
+func (k *socket) listen(ctx context.Context, running *atomic.Pointer[engine.Exec], input chan<- []byte) {
 	give := func(data []byte) {
 		select {
 		case input <- data:
@@ -288,7 +292,11 @@ func (k *socket) listen(ctx context.Context, x engine.Exec, input chan<- []byte)
 		case "stdinEof":
 			give(nil)
 		case "signal":
-			if err := x.Signal(m.Signal); err != nil {
+			err := error(vm.Errorf(vm.WrongState, m.Signal, "the command has not started yet"))
+			if x := running.Load(); x != nil {
+				err = (*x).Signal(m.Signal)
+			}
+			if err != nil {
 				body := k.s.errorBody(ctx, err, &vm.Call{}, "")
 				_ = k.message(api.ExecMessage{Type: "warning", Error: &body})
 			}

@@ -19,7 +19,7 @@ func (s *server) forkRoutes() []route {
 		{"DELETE", "/v1/drain", admin, s.undrain, "End a drain: VMs may start again.", nil, api.Undrained{}, false, ""},
 		{"PUT", "/v1/vms/{vm}/on-boot", key, s.setOnBoot, "Set whether the VM resumes after the host has restarted.", api.SetOnBoot{}, api.VM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/fork", key, s.fork, "Make running copies, all or none; the parent keeps running.", api.ForkVM{}, api.ForkedVM{}, false, ""},
-		{"POST", "/v1/vms/{vm}/snapshot", key, s.takeSnapshot, "Capture a snapshot; the VM keeps running.", api.TakeSnapshot{}, api.TakenSnapshot{}, false, ""},
+		{"POST", "/v1/vms/{vm}/snapshot", granted, s.takeSnapshot, "Capture a snapshot; the VM keeps running. An identity needs a permission that asks for it.", api.TakeSnapshot{}, api.TakenSnapshot{}, false, ""},
 		{"POST", "/v1/vms/{vm}/rollback", key, s.rollback, "Restore a generation of the VM.", api.RollbackVM{}, api.RolledBackVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/resize", key, s.resize, "Change the size: while the VM runs if the guest supports it, else by a stop and a start.", api.Sizes{}, api.ResizedVM{}, false, ""},
 		{"GET", "/v1/vms/{vm}/lineage", key, s.lineage, "The ancestors and descendants of the VM.", nil, api.Lineage{}, false, ""},

@@ -137,7 +137,7 @@ func (s *server) revokeToken(q *request) error {
 }
 
 func shownPermission(p vm.VMPermission) api.VMPermission {
-	out := api.VMPermission{ID: p.ID, VMID: p.VM, IdentityID: p.Identity, GrantedAt: p.GrantedAt, GrantedBy: p.GrantedBy}
+	out := api.VMPermission{ID: p.ID, VMID: p.VM, IdentityID: p.Identity, Ask: p.Ask, GrantedAt: p.GrantedAt, GrantedBy: p.GrantedBy}
 	if p.AllowedUsers != nil {
 		out.AllowedUsers = &p.AllowedUsers
 	}
@@ -149,7 +149,7 @@ func (s *server) grantVM(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	p, err := s.Access.GrantVM(q.Context(), q.call, q.identity(), q.ref(), in.AllowedUsers.Value)
+	p, err := s.Access.GrantVM(q.Context(), q.call, q.identity(), q.ref(), in.AllowedUsers.Value, in.Ask.Value...)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,11 @@ func (s *server) changeGrant(q *request) error {
 	if in.AllowedUsers.Set {
 		users = &in.AllowedUsers.Value
 	}
-	p, err := s.Access.ChangeGrant(q.Context(), q.call, q.identity(), q.ref(), users)
+	var ask *[]vm.AskRight
+	if in.Ask.Set {
+		ask = &in.Ask.Value
+	}
+	p, err := s.Access.ChangeGrant(q.Context(), q.call, q.identity(), q.ref(), users, ask)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ package httpd
 import (
 	"net/http"
 
-	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -14,8 +13,10 @@ import (
 // guest cannot make them: its requests keep the host name that it asked for.
 func (s *server) monitorCalls() map[string]func(*request, vm.VM) error {
 	return map[string]func(*request, vm.VM) error{
+		"POST /path-ask":         s.askPath,
 		"POST /secret-use":       s.useSecret,
 		"POST /secret-misplaced": s.misplacedSecret,
+		"POST /connections":      s.connectionsOf,
 	}
 }
 
@@ -38,10 +39,4 @@ func (h Handler) ServeMonitor(w http.ResponseWriter, r *http.Request, id vm.ID) 
 	if err != nil {
 		q.fail(s, err)
 	}
-}
-
-// ServePolicy answers a request of the programs inside a VM to vm.PolicyHost.
-func (h Handler) ServePolicy(w http.ResponseWriter, _ *http.Request, id vm.ID) {
-	err := vm.Errorf(vm.NotFound, string(id), "nothing answers here yet")
-	http.Error(w, "warren: "+err.Error(), api.Status(err))
 }

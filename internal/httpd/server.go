@@ -60,6 +60,8 @@ type server struct {
 	table []tableRow
 	slow  chan struct{} // one token for each failed authentication being delayed
 	pace  *pace
+	// guests limits what programs inside VMs ask for.
+	guests *guestPace
 	// authDelay is how long a failed authentication waits.
 	authDelay  time.Duration
 	background sync.WaitGroup // requests that run without their connection
@@ -87,7 +89,7 @@ const (
 
 // New returns the API's handler.
 func New(c Config) Handler {
-	s := &server{Config: c, slow: make(chan struct{}, 32), large: semaphore.NewWeighted(maxLarge), patience: largePatience, authDelay: 250 * time.Millisecond, pace: newPace(c.Rate)}
+	s := &server{Config: c, slow: make(chan struct{}, 32), large: semaphore.NewWeighted(maxLarge), patience: largePatience, authDelay: 250 * time.Millisecond, pace: newPace(c.Rate), guests: newGuestPace()}
 	for _, r := range s.routes() {
 		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
 	}
@@ -184,6 +186,9 @@ func (s *server) serve(q *request) error {
 	}
 	if err == nil {
 		q.call.To, err = destination(q.Header)
+	}
+	if err == nil {
+		q.call.AskFor, err = askTimeout(q.Header)
 	}
 	if err == nil {
 		err = row.handle(q)

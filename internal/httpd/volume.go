@@ -26,7 +26,7 @@ func (s *server) volumeRoutes() []route {
 		{"DELETE", "/v1/volumes/{volume}/snapshots/{volumesnapshot}", key, s.removeVolumeSnapshot, "Remove a snapshot of a volume.", nil, okBody{}, false, "project"},
 		{"POST", "/v1/volumes/{volume}/rollback", key, s.rollbackVolume, "Restore a snapshot of an unlocked volume that no VM has mounted.", api.RollbackVolume{}, api.RolledBackVolume{}, false, "project"},
 		{"GET", "/v1/vms/{vm}/mounts", granted, s.mounts, "Volumes and directories of the host that a VM has mounted.", nil, api.MountList{}, false, ""},
-		{"POST", "/v1/vms/{vm}/mounts", key, s.mount, "Mount an unlocked volume, a directory of the host, or objects of a bucket, in a VM; a sleeping VM is woken.", api.NewMount{}, api.Mount{}, false, ""},
+		{"POST", "/v1/vms/{vm}/mounts", granted, s.mount, "Mount an unlocked volume, a directory of the host, or objects of a bucket, in a VM; a sleeping VM is woken. An identity may mount a volume if its permission asks for it.", api.NewMount{}, api.Mount{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/mounts", key, s.unmount, "Unmount a volume or a directory of the host: by its path in the guest, its name or its id.", nil, okBody{}, false, "path force"},
 	}
 }

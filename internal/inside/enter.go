@@ -60,6 +60,9 @@ func (p *pulse) beat(n int) {
 // DialSocket connects to a socket inside a guest, over the guest's own network. The
 // traffic counts as the VM's activity.
 func (in *Inside) DialSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (net.Conn, error) {
+	if err := in.dials(ctx, c, ref, "connect to", s); err != nil {
+		return nil, err
+	}
 	v, err := in.visitBeyond(ctx, c, ref, vm.OpSocket, s.User)
 	if err != nil {
 		return nil, err
@@ -123,6 +126,9 @@ func (s *stream) Close() error {
 // ListenSocket listens on a socket inside a guest until the listener is closed, ctx ends,
 // or the machine does.
 func (in *Inside) ListenSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (engine.SocketListener, error) {
+	if err := in.dials(ctx, c, ref, "listen on", s); err != nil {
+		return nil, err
+	}
 	v, err := in.visit(ctx, c, ref, vm.OpSocket, s.User)
 	if err != nil {
 		return nil, err
@@ -172,6 +178,13 @@ func (in *Inside) OpenHandle(ctx context.Context, c *vm.Call, ref, user, path st
 	verb := vm.OpRead
 	if o.Write {
 		verb = vm.OpWrite
+	}
+	what := onPath(verb, user, path)
+	if verb == vm.OpWrite {
+		what.Details = map[string]string{"content": "the caller sends it afterwards; it is not shown"}
+	}
+	if err := in.approved(ctx, c, ref, what); err != nil {
+		return nil, err
 	}
 	v, err := in.recorded(ctx, c, ref, user, fileEntry(verb, path, user))
 	if err != nil {

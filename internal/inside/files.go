@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
@@ -58,6 +59,9 @@ func (in *Inside) TarDown(ctx context.Context, c *vm.Call, ref, user, path strin
 
 // download starts an audited stream out of a guest.
 func (in *Inside) download(ctx context.Context, c *vm.Call, ref, path, user string, f func(ctx context.Context, v *visit) (io.ReadCloser, error)) (*Download, error) {
+	if err := in.approved(ctx, c, ref, access.Act{Verb: vm.OpRead, User: user, What: "copy out " + path, Details: map[string]string{"to": c.To}}); err != nil {
+		return nil, err
+	}
 	entry := fileEntry(vm.OpRead, path, user)
 	if c.To != "" {
 		entry.Detail = map[string]any{"to": clip(c.To)}
@@ -104,11 +108,15 @@ func (in *Inside) TarUp(ctx context.Context, c *vm.Call, ref, user, path string,
 
 // upload runs an audited stream into a guest.
 func (in *Inside) upload(ctx context.Context, c *vm.Call, ref, path, user string, r io.Reader, f func(ctx context.Context, v *visit, r io.Reader) error) error {
+	r, err := in.approvedUpload(ctx, c, ref, onPath(vm.OpWrite, user, path), r)
+	if err != nil {
+		return err
+	}
 	return in.intake(ctx, c, ref, user, fileEntry(vm.OpWrite, path, user), r, f)
 }
 
 // Receive runs an audited stream into a guest, as root, for a verb of another room, which
-// f carries out. The entry has the verb.
+// f carries out. The entry has the verb, which the caller has had approved.
 func (in *Inside) Receive(ctx context.Context, c *vm.Call, ref string, entry vm.AuditEntry, r io.Reader, f func(ctx context.Context, g engine.Guest, r io.Reader) error) error {
 	return in.intake(ctx, c, ref, "", entry, r, func(ctx context.Context, v *visit, r io.Reader) error { return f(ctx, v.guest, r) })
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -18,6 +19,9 @@ func (in *Inside) StartProcess(ctx context.Context, c *vm.Call, ref string, spec
 		return vm.Process{}, vm.WithOp(vm.OpExec, ref, err)
 	}
 	spec.Background = true
+	if err := in.approved(ctx, c, ref, execAct(spec)); err != nil {
+		return vm.Process{}, err
+	}
 	entry := vm.AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
 	return act(ctx, in, c, ref, spec.User, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
 		asked := spec.Cwd
@@ -81,6 +85,9 @@ func (in *Inside) WaitProcess(ctx context.Context, c *vm.Call, ref, id string) (
 // SignalProcess sends a signal (a name such as "TERM") to the process group of
 // a process.
 func (in *Inside) SignalProcess(ctx context.Context, c *vm.Call, ref, user, id, name string) error {
+	if err := in.approved(ctx, c, ref, access.Act{Verb: vm.OpSignal, User: user, What: "send the signal " + name + " to the process " + id}); err != nil {
+		return err
+	}
 	_, err := act(ctx, in, c, ref, user, vm.AuditEntry{Op: vm.OpSignal, Subject: clip(id + " " + name)},
 		func(ctx context.Context, v *visit) (nothing, error) {
 			if err := v.mayHave(ctx, id); err != nil {
@@ -93,6 +100,9 @@ func (in *Inside) SignalProcess(ctx context.Context, c *vm.Call, ref, user, id, 
 
 // ForgetProcess removes an ended process and its log.
 func (in *Inside) ForgetProcess(ctx context.Context, c *vm.Call, ref, user, id string) error {
+	if err := in.approved(ctx, c, ref, onPath(vm.OpRemove, user, "the process "+id+" and its log")); err != nil {
+		return err
+	}
 	_, err := act(ctx, in, c, ref, user, vm.AuditEntry{Op: vm.OpRemove, Subject: clip("process " + id)},
 		func(ctx context.Context, v *visit) (nothing, error) {
 			if err := v.mayHave(ctx, id); err != nil {

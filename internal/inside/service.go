@@ -5,10 +5,12 @@ package inside
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/program"
 	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/vm"
@@ -64,7 +66,11 @@ func (in *Inside) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name s
 func (in *Inside) AddService(ctx context.Context, c *vm.Call, ref, user string, u vm.Unit) (vm.UnitResult, error) {
 	name := spec.UnitName(u.Name)
 	entry := vm.AuditEntry{Op: vm.OpService, Subject: name, Detail: map[string]any{"do": "add", "exec": clip(strings.Join(u.Exec, "; "))}}
-	return slowly(ctx, in, c, ref, user, spec.CheckUnit(u, false), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
+	what := access.Act{Verb: vm.OpService, User: user, What: "add the service " + name + ", which runs " + strings.Join(u.Exec, "; "), All: u}
+	if text, err := json.Marshal(u); err == nil {
+		what.Details = map[string]string{"unit": string(text)}
+	}
+	return slowly(ctx, in, c, ref, user, spec.CheckUnit(u, false), what, entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
 		return program.UnitsOf(v.guest, user).Add(ctx, u)
 	})
 }
@@ -72,7 +78,8 @@ func (in *Inside) AddService(ctx context.Context, c *vm.Call, ref, user string, 
 // RemoveService stops an added service and removes its unit.
 func (in *Inside) RemoveService(ctx context.Context, c *vm.Call, ref, user, name string) (vm.UnitResult, error) {
 	entry := vm.AuditEntry{Op: vm.OpService, Subject: spec.UnitName(name), Detail: map[string]any{"do": "remove"}}
-	return slowly(ctx, in, c, ref, user, spec.CheckUnitName(name), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
+	what := access.Act{Verb: vm.OpService, User: user, What: "remove the service " + name}
+	return slowly(ctx, in, c, ref, user, spec.CheckUnitName(name), what, entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
 		return program.UnitsOf(v.guest, user).Remove(ctx, name)
 	})
 }
@@ -81,7 +88,8 @@ func (in *Inside) RemoveService(ctx context.Context, c *vm.Call, ref, user, name
 // result of each.
 func (in *Inside) SwitchServices(ctx context.Context, c *vm.Call, ref, user, verb string, names []string) ([]vm.UnitResult, error) {
 	entry := vm.AuditEntry{Op: vm.OpService, Subject: clip(strings.Join(names, " ")), Detail: map[string]any{"do": verb}}
-	return slowly(ctx, in, c, ref, user, checkSwitch(verb, names), entry, func(ctx context.Context, v *visit) ([]vm.UnitResult, error) {
+	what := access.Act{Verb: vm.OpService, User: user, What: verb + " the services " + quoted(names)}
+	return slowly(ctx, in, c, ref, user, checkSwitch(verb, names), what, entry, func(ctx context.Context, v *visit) ([]vm.UnitResult, error) {
 		u := program.UnitsOf(v.guest, user)
 		out := make([]vm.UnitResult, 0, len(names))
 		for _, name := range names {
@@ -110,7 +118,12 @@ func checkSwitch(verb string, names []string) error {
 
 // slowly is act with a deadline long enough for services. refusal, if not nil, is
 // returned to every caller that may see the VM.
-func slowly[T any](ctx context.Context, in *Inside, c *vm.Call, ref, user string, refusal error, entry vm.AuditEntry, f func(context.Context, *visit) (T, error)) (out T, err error) {
+func slowly[T any](ctx context.Context, in *Inside, c *vm.Call, ref, user string, refusal error, what access.Act, entry vm.AuditEntry, f func(context.Context, *visit) (T, error)) (out T, err error) {
+	if refusal == nil {
+		if err := in.approved(ctx, c, ref, what); err != nil {
+			return out, err
+		}
+	}
 	v, err := in.visit(ctx, c, ref, entry.Op, user)
 	if err != nil {
 		return out, err

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
@@ -23,6 +24,9 @@ const maxTerminalWait = 290 * time.Second
 func (in *Inside) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec vm.TerminalSpec) (engine.Terminal, error) {
 	if err := checkTerminal(spec); err != nil {
 		return nil, vm.WithOp(vm.OpTerminal, ref, err)
+	}
+	if err := in.approved(ctx, c, ref, terminalAct(spec)); err != nil {
+		return nil, err
 	}
 	detail := map[string]any{"open": true}
 	if spec.ID != "" {
@@ -59,6 +63,9 @@ func checkTerminal(s vm.TerminalSpec) error {
 
 // AttachTerminal attaches to a terminal; see OpenTerminal.
 func (in *Inside) AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (engine.Terminal, error) {
+	if err := in.approved(ctx, c, ref, access.Act{Verb: vm.OpTerminal, User: view.User, What: "attach to the terminal " + id}); err != nil {
+		return nil, err
+	}
 	entry := vm.AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"attach": true, "session": clip(id)}}
 	return in.terminal(ctx, c, ref, view.User, entry, func(ctx context.Context, v *visit) (engine.Terminal, error) {
 		return v.guest.AttachTerminal(ctx, id, view)
@@ -195,6 +202,9 @@ func (in *Inside) sleepingTerminals(ctx context.Context, c *vm.Call, ref string)
 
 // CloseTerminal ends a terminal's programs and forgets it.
 func (in *Inside) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id string) (vm.TerminalSession, error) {
+	if err := in.approved(ctx, c, ref, access.Act{Verb: vm.OpTerminal, User: user, What: "end the terminal " + id}); err != nil {
+		return vm.TerminalSession{}, err
+	}
 	entry := vm.AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"close": true, "session": clip(id)}}
 	return act(ctx, in, c, ref, user, entry, func(ctx context.Context, v *visit) (vm.TerminalSession, error) {
 		t, err := v.guest.CloseTerminal(ctx, user, id)
@@ -217,6 +227,10 @@ func (in *Inside) SendTerminal(ctx context.Context, c *vm.Call, ref, id string, 
 	var none vm.TerminalContent
 	if s.Quiet < 0 || s.Limit < 0 || s.Limit > maxTerminalWait || s.Quiet > s.Limit {
 		return none, vm.WithOp(vm.OpTerminal, ref, (&vm.Error{Kind: vm.Invalid, Msg: "the times to wait are out of range"}).WithCode("INVALID_REQUEST"))
+	}
+	typed := access.Act{Verb: vm.OpTerminal, User: s.User, What: "type into the terminal " + id, Details: map[string]string{"text": string(s.Data)}}
+	if err := in.approved(ctx, c, ref, typed); err != nil {
+		return none, err
 	}
 	entry := vm.AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"send": len(s.Data), "session": clip(id)}}
 	v, err := in.recorded(ctx, c, ref, s.User, entry)

@@ -11,6 +11,9 @@ import (
 
 // change makes one audited change of the guest's directories.
 func (in *Inside) change(ctx context.Context, c *vm.Call, ref string, op vm.Op, subject, user string, f func(ctx context.Context, v *visit) error) error {
+	if err := in.approved(ctx, c, ref, onPath(op, user, subject)); err != nil {
+		return err
+	}
 	_, err := act(ctx, in, c, ref, user, fileEntry(op, subject, user), func(ctx context.Context, v *visit) (nothing, error) {
 		return nothing{}, f(ctx, v)
 	})

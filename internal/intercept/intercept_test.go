@@ -228,7 +228,7 @@ func TestInjects(t *testing.T) {
 			status, text, _ := w.do(h2, "POST", "/v1/a%2Fb?q=1", "hello", map[string]string{"Authorization": c.sent, "X-Other": "y"})
 			r := w.last()
 			if status != 200 || r == nil {
-				t.Fatalf("%s, h2 %v: %d %q", name, h2, status, text)
+				t.Fatalf("request %s, h2 %v, was answered with status %d and text %q, want 200", name, h2, status, text)
 			}
 			body, _ := io.ReadAll(r.Body)
 			if got := r.Header.Get("Authorization"); got != c.want {
@@ -311,7 +311,7 @@ func within(t *testing.T, so func() bool, what string) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Error(what)
+			t.Errorf("not seen within 10 s: %s", what)
 			return
 		}
 	}

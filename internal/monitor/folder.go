@@ -51,6 +51,7 @@ type served struct {
 // source is what a folder shows. Close it once, when serving has ended.
 type source struct {
 	dir     *os.File
+	rules   *folder.Rules   // with dir
 	objects *folder.Objects // in place of dir
 }
 
@@ -66,7 +67,13 @@ func (s source) close() {
 // one that was checked.
 func (m *machine) source(f vm.Folder) (s source, err error) {
 	if !vm.IsObjects(f.Host) {
-		s.dir, err = folder.Reopen(f.Host, f.Is)
+		if s.dir, err = folder.Reopen(f.Host, f.Is); err != nil {
+			return s, err
+		}
+		s.rules = folder.NewRules(f.Path, m.askPath)
+		if err = m.rule(s, f.Path, m.pathRules()); err != nil {
+			s.close()
+		}
 		return s, err
 	}
 	bucket, prefix, err := vm.ParseObjects(f.Host)
@@ -81,7 +88,7 @@ func (m *machine) serve(f *served, conn net.Conn) error {
 	if f.from.objects != nil {
 		return f.from.objects.Serve(f.ctx, conn)
 	}
-	return folder.Serve(f.ctx, conn, f.from.dir, folder.Options{RW: f.RW, Log: m.log})
+	return folder.Serve(f.ctx, conn, f.from.dir, folder.Options{RW: f.RW, Log: m.log, Rules: f.from.rules})
 }
 
 func (l *folders) at(path string) *served {

@@ -76,13 +76,13 @@ func (m *machine) become(a vm.Adoption) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	spec := m.spec
-	spec.Reset, spec.Network, spec.Deadline, spec.Pooled = a.Reset, a.Network, a.Deadline, false
+	spec.Reset, spec.Network, spec.Paths, spec.Deadline, spec.Pooled = a.Reset, a.Network, a.Paths, a.Deadline, false
 	// Durable: the removal of images reads Pooled.
 	if err := layout.WriteJSON(layout.VMDir(spec.Dir).Machine(), spec, 0o600); err != nil {
 		return err
 	}
 	// Only these fields: others are read without the lock.
-	m.spec.Reset, m.spec.Network, m.spec.Deadline, m.spec.Pooled = a.Reset, a.Network, a.Deadline, false
+	m.spec.Reset, m.spec.Network, m.spec.Paths, m.spec.Deadline, m.spec.Pooled = a.Reset, a.Network, a.Paths, a.Deadline, false
 	m.net.SetPolicy(a.Network)
 	return nil
 }

@@ -40,6 +40,7 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("POST /stop", s.stop)
 	mux.HandleFunc("POST /kill", s.kill)
 	mux.HandleFunc("PUT /network", s.network)
+	mux.HandleFunc("PUT /paths", s.setPaths)
 	mux.HandleFunc("GET /connections", s.connections)
 	mux.HandleFunc("POST /network/cuts", s.cuts)
 	mux.HandleFunc("POST /capture", s.capture)

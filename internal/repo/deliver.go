@@ -4,38 +4,18 @@
 package repo
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/outside"
 	"github.com/warren-vm/warren/vm"
 )
 
-// The headers of a delivery. The signature is "sha256=" and the HMAC-SHA256 of the body
-// in hex, by the trigger's secret.
-const (
-	headerEvent     = "X-Warren-Event"
-	headerDelivery  = "X-Warren-Delivery"
-	headerSignature = "X-Warren-Signature-256"
-)
-
-const (
-	deliveryTime = 15 * time.Second // for one call
-	deliverWidth = 8                // calls at a time
-)
-
-// pauses are those before the second and every further try.
-var pauses = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour}
+const deliverWidth = 8 // calls at a time
 
 // hooks makes the calls of triggers.
 type hooks struct {
@@ -49,7 +29,7 @@ type hooks struct {
 }
 
 func newHooks(r *Repo) *hooks {
-	return &hooks{r: r, client: r.cfg.Net.Fixed(), pauses: pauses, wake: make(chan struct{}, 1), going: map[string]bool{}}
+	return &hooks{r: r, client: r.cfg.Net.Fixed(), pauses: outside.Pauses, wake: make(chan struct{}, 1), going: map[string]bool{}}
 }
 
 // start makes the calls that wait, also those that an earlier server left. It ends with
@@ -181,47 +161,5 @@ func (h *hooks) call(ctx context.Context, t vm.Trigger, rec vm.Repository, d vm.
 	if err != nil {
 		return 0, err
 	}
-	ctx, stop := context.WithTimeout(ctx, deliveryTime)
-	defer stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Does.Endpoint, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "warren-webhook")
-	req.Header.Set(headerEvent, t.On.Event)
-	req.Header.Set(headerDelivery, d.ID)
-	req.Header.Set(headerSignature, sign(t.Secret, body))
-	resp, err := h.client.Do(req)
-	if err != nil {
-		return 0, plainCause(ctx, err)
-	}
-	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	if resp.StatusCode/100 != 2 {
-		return resp.StatusCode, fmt.Errorf("the endpoint answered %d", resp.StatusCode)
-	}
-	return resp.StatusCode, nil
-}
-
-// plainCause leaves the URL, which may hold a password, out of an error.
-func plainCause(ctx context.Context, err error) error {
-	var refused *vm.Error
-	switch {
-	case errors.As(err, &refused):
-		return refused
-	case ctx.Err() != nil:
-		return fmt.Errorf("no answer within %s", deliveryTime)
-	}
-	if u := errors.Unwrap(err); u != nil {
-		return u
-	}
-	return err
-}
-
-// sign returns the value of the signature's header.
-func sign(secret string, body []byte) string {
-	m := hmac.New(sha256.New, []byte(secret))
-	m.Write(body)
-	return "sha256=" + hex.EncodeToString(m.Sum(nil))
+	return outside.Hook{URL: t.Does.Endpoint, Secret: t.Secret, Event: t.On.Event, ID: d.ID, Body: body}.Post(ctx, h.client)
 }

@@ -25,7 +25,7 @@ const dbusMachineID = "/var/lib/dbus/machine-id"
 
 // ownLinks are the links, with their targets, that the first start makes.
 var ownLinks = func() map[string]string {
-	links := map[string]string{dbusMachineID: "/etc/machine-id"}
+	links := map[string]string{dbusMachineID: "/etc/machine-id", vm.GuestCommand: vm.GuestProgram}
 	for _, list := range [][2][2]string{vm.InsideCALinks(vm.InsideCAFile), vm.InterceptCALinks(vm.InterceptCAFile)} {
 		for _, l := range list {
 			links[vm.InsideCertDir+"/"+l[0]] = l[1]

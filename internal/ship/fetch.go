@@ -12,8 +12,10 @@ import (
 	"hash"
 	"io"
 	"path"
+	"strconv"
 	"strings"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/objects"
 	"github.com/warren-vm/warren/vm"
@@ -54,6 +56,12 @@ func (s *Ship) Fetch(ctx context.Context, c *vm.Call, ref string, r vm.FetchRequ
 		f.out.Tree = *r.Unpack
 	}
 	if err := f.place(ctx, c); err != nil {
+		return out, err
+	}
+	act := access.Act{Verb: vm.OpObjectFetch, What: "fetch " + f.ref().String() + " to " + f.out.Path.String(), All: r, Details: map[string]string{
+		"bytes": strconv.FormatInt(o.Size, 10), "sha256": o.SHA256, "replaces": strconv.FormatBool(r.Replace), "unpacks": strconv.FormatBool(f.out.Tree),
+	}}
+	if err := s.cfg.Access.Approve(ctx, c, rec, act); err != nil {
 		return out, err
 	}
 	if err := f.bring(ctx, c); err != nil {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/objects"
 	"github.com/warren-vm/warren/internal/reader"
@@ -47,6 +48,12 @@ func (s *Ship) Publish(ctx context.Context, c *vm.Call, ref string, r vm.Publish
 	}
 	p := &publishing{Ship: s, r: r, rec: rec}
 	if err := p.prepare(ctx, c); err != nil {
+		return out, err
+	}
+	act := access.Act{Verb: vm.OpPublish, What: "publish " + p.out.Path.String() + " to " + r.Bucket + "/" + r.Key, All: r, Details: map[string]string{
+		"state": string(r.Generation), "files with secrets that are allowed": fmt.Sprint(r.AllowSecrets),
+	}}
+	if err := s.cfg.Access.Approve(ctx, c, rec, act); err != nil {
 		return out, err
 	}
 	// The capture has a record of its own.

@@ -247,9 +247,26 @@ func loginShell(u vm.LinuxUser) string {
 	return u.Shell
 }
 
+// beginning returns the session's context, which also ends if the client leaves before
+// begun is called: a call that waits for an approval then does not run.
+func (s *session) beginning() (ctx context.Context, begun func()) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	started := make(chan struct{})
+	s.over.Go(func() {
+		select {
+		case <-s.gone:
+			cancel(vm.Errorf(vm.Cancelled, s.c.ref, "the SSH client has left"))
+		case <-started:
+		}
+	})
+	return ctx, func() { close(started) }
+}
+
 // command runs a program whose input and output are the channel.
 func (s *session) command(spec vm.ExecSpec) {
-	x, err := s.c.s.cfg.Engine.Exec(s.ctx, s.c.call(), s.c.ref, spec)
+	ctx, begun := s.beginning()
+	x, err := s.c.s.cfg.Engine.Exec(ctx, s.c.call(), s.c.ref, spec)
+	begun()
 	if err != nil {
 		s.refuse(err)
 		return
@@ -293,9 +310,11 @@ func (s *session) terminal(command string) {
 	e, name := s.c.s.cfg.Engine, s.env[sessionVariable]
 	delete(s.env, sessionVariable)
 	s.env["TERM"] = s.term
-	t, err := s.open(name, vm.TerminalSpec{
+	ctx, begun := s.beginning()
+	t, err := s.open(ctx, name, vm.TerminalSpec{
 		ID: name, Command: command, User: s.c.name, Env: s.env, Cols: s.cols, Rows: s.rows,
 	})
+	begun()
 	if err != nil {
 		s.refuse(err)
 		return
@@ -337,18 +356,18 @@ func (s *session) tidy(f func(ctx context.Context, c *vm.Call)) {
 }
 
 // open opens a terminal, or attaches to the one with that name.
-func (s *session) open(name string, spec vm.TerminalSpec) (engine.Terminal, error) {
+func (s *session) open(ctx context.Context, name string, spec vm.TerminalSpec) (engine.Terminal, error) {
 	e := s.c.s.cfg.Engine
 	if name != "" {
-		list, err := e.Terminals(s.ctx, s.c.call(), s.c.ref)
+		list, err := e.Terminals(ctx, s.c.call(), s.c.ref)
 		if err != nil {
 			return nil, err
 		}
 		for _, t := range list {
 			if t.ID == name && t.Running() {
-				return e.AttachTerminal(s.ctx, s.c.call(), s.c.ref, name, vm.TerminalView{User: s.c.name, Cols: s.cols, Rows: s.rows, Since: -1})
+				return e.AttachTerminal(ctx, s.c.call(), s.c.ref, name, vm.TerminalView{User: s.c.name, Cols: s.cols, Rows: s.rows, Since: -1})
 			}
 		}
 	}
-	return e.OpenTerminal(s.ctx, s.c.call(), s.c.ref, spec)
+	return e.OpenTerminal(ctx, s.c.call(), s.c.ref, spec)
 }

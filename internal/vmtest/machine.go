@@ -298,6 +298,17 @@ func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	return nil
 }
 
+// SetPaths notes path rules.
+func (h *handle) SetPaths(ctx context.Context, list []vm.PathRule) error {
+	if err := h.w.step(ctx, "paths"); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.spec.Paths = list
+	return nil
+}
+
 // CutBy says that a closed network would cut the one connection that Open made.
 func (h *handle) CutBy(_ context.Context, p vm.NetworkPolicy) ([]vm.Connection, error) {
 	h.mu.Lock()
@@ -329,7 +340,7 @@ func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, er
 	}
 	h.mu.Lock()
 	spec := h.spec
-	spec.Reset, spec.Network, spec.Pooled = a.Reset, a.Network, false
+	spec.Reset, spec.Network, spec.Paths, spec.Pooled = a.Reset, a.Network, a.Paths, false
 	err := checkSpec(spec)
 	if err == nil && !(h.held && h.spec.Pooled && h.alive()) {
 		err = vm.Errorf(vm.Internal, string(h.spec.ID), "not a paused machine of the pool")
