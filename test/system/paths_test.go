@@ -272,7 +272,7 @@ func (h *host) concurrent(t *testing.T, dir string) {
 		"one agent, two files": {"(for i in $(seq 30); do echo a >>fa; done) & (for i in $(seq 30); do echo b >>fb; done) & wait; wc -l <fa; wc -l <fb", "30\n30"},
 		"tree delete":          {"mkdir -p t/u/v; echo x >t/u/v/f; exec 3<t/u/v/f; rm -r t; cat <&3; ls t 2>&1 | tail -c 10", "x\ndirectory"},
 	} {
-		if got := h.sh("one", "cd "+dir+" && "+x.line); got != x.want {
+		if got := h.sh("one", "cd "+dir+"; "+x.line); got != x.want {
 			t.Errorf("%s in %s: %q, want %q", what, dir, got, x.want)
 		}
 	}
