@@ -164,6 +164,26 @@ func (a *linuxUser) below(dir string, u use) (func(name string) error, error) {
 	return func(name string) error { return a.judge(filepath.Join(at, name), u) }, nil
 }
 
+// mayTree reports whether the rules allow to read a directory with all that is below it, but
+// for what is hidden. at is a real path.
+func (a *linuxUser) mayTree(at string) error {
+	if !a.rules.Restricts(at) {
+		return nil
+	}
+	return filepath.WalkDir(at, func(name string, d fs.DirEntry, err error) error {
+		bad := a.judge(name, toRead)
+		switch {
+		case errors.Is(bad, fs.ErrNotExist) && d != nil && d.IsDir():
+			return fs.SkipDir
+		case bad != nil && !errors.Is(bad, fs.ErrNotExist):
+			return bad
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // removed meanwhile
+		}
+		return err
+	})
+}
+
 // shown leaves out of a directory's entries those that rules hide.
 func (a *linuxUser) shown(dir string, list []fs.DirEntry) []fs.DirEntry {
 	if a.rules == nil {

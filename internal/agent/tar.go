@@ -41,6 +41,9 @@ func (a *Agent) tarDown(w *answer, r *request) error {
 				return err
 			}
 		}
+		if err := u.mayTree(root); err != nil {
+			return fileError(root, err)
+		}
 		if err := w.head(-1, ""); err != nil {
 			return err
 		}

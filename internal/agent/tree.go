@@ -17,7 +17,7 @@ const maxPick = 4 << 20
 
 // tree runs f in a directory, with the rights of a user.
 // may judges the names in it; nil = all are allowed.
-func (a *Agent) tree(r *request, wants use, f func(root *os.Root, may func(string) error) error) error {
+func (a *Agent) tree(r *request, wants use, f func(u *linuxUser, root *os.Root, may func(string) error) error) error {
 	u, dir, err := a.userPath(r.query, "path")
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (a *Agent) tree(r *request, wants use, f func(root *os.Root, may func(strin
 			return fileError(dir, err)
 		}
 		defer root.Close()
-		return fileError(dir, f(root, may))
+		return fileError(dir, f(&u, root, may))
 	})
 }
 
@@ -46,7 +46,16 @@ func (a *Agent) listTree(w *answer, r *request) error {
 	if err := treesync.CheckExclude(o.Exclude); err != nil {
 		return err
 	}
-	return a.tree(r, toRead, func(root *os.Root, may func(string) error) error {
+	return a.tree(r, toRead, func(u *linuxUser, root *os.Root, may func(string) error) error {
+		if may != nil {
+			at, err := real(root.Name(), true)
+			if err == nil {
+				err = u.mayTree(at)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		o.May = may
 		ctx, stop := r.untilGone(w)
 		defer stop()
@@ -71,7 +80,7 @@ func (a *Agent) pickFiles(w *answer, r *request) error {
 	if err := json.Unmarshal(b, &in); err != nil || len(in.Names) > treesync.MaxPicked {
 		return vm.Errorf(vm.Invalid, "", "a malformed list of files").WithCode("FILES_BAD_REQUEST")
 	}
-	return a.tree(r, toRead, func(root *os.Root, may func(string) error) error {
+	return a.tree(r, toRead, func(_ *linuxUser, root *os.Root, may func(string) error) error {
 		for _, name := range in.Names {
 			if may == nil {
 				break
@@ -96,7 +105,7 @@ func (a *Agent) pickFiles(w *answer, r *request) error {
 // placeFiles makes many changes of a tree.
 func (a *Agent) placeFiles(w *answer, r *request) error {
 	var out treesync.Placed
-	err := a.tree(r, toWrite, func(root *os.Root, may func(string) error) (err error) {
+	err := a.tree(r, toWrite, func(_ *linuxUser, root *os.Root, may func(string) error) (err error) {
 		mark := treesync.Mark{Pair: r.query.Get("pair"), Value: r.query.Get("mark")}
 		if out, err = treesync.Place(r.ctx, root, r.body, mark, treesync.Guards{May: may}); err != nil {
 			return err

@@ -99,8 +99,8 @@ func (s *server) askPath(q *request, v vm.VM) error {
 	if in.Write {
 		ask.Verb = vm.OpWrite
 	}
-	c := *q.call
-	c.AskFor = pathPatience
+	// The monitor asks, not a program of the VM, which may see only what it proposed itself.
+	c := vm.Call{Actor: vm.Actor{Account: v.Account, System: "path rule"}, Request: q.call.Request, AskFor: pathPatience}
 	_, err := s.Asks.Call(q.Context(), &c, ask)
 	switch {
 	case err == nil:
