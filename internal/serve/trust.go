@@ -43,7 +43,7 @@ func changeTrust(ctx context.Context, dir layout.Dir, f func([]cli.Trust) []cli.
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }()
+	defer func() { _ = lock.Unlock() }()
 	list, err := readTrust(dir)
 	if err != nil {
 		return err
