@@ -172,7 +172,8 @@ func TestCommandForked(t *testing.T) {
 func TestDoorWithoutNetwork(t *testing.T) {
 	g := newPolicyGuest(t, func(http.ResponseWriter, *http.Request) {})
 	g.door.to.Port = 1
-	if code, out, _ := g.run("status"); code != exitFault || !strings.Contains(out, "does not answer") {
+	// The socket may be reset before the command has read the reason.
+	if code, out, _ := g.run("status"); code != exitFault || !strings.Contains(out, "does not answer") && !strings.Contains(out, "the answer was lost") {
 		t.Errorf("without a network the command ends with %d and %q, want 125 and the reason", code, out)
 	}
 }

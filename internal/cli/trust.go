@@ -37,7 +37,8 @@ func newTrust(a *app) *cobra.Command {
 func newTrustAdd(a *app) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "add DIR...", Short: "Trust recipe directories as they are now", Example: "  warren trust add ./agent-image",
-		Long: `Trust recipe directories, each by a digest of its warren.yaml and of all files that it uses. It prints what each one does.
+		Long: `Trust recipe directories, each by a digest of its warren.yaml and of all files
+that it uses. It prints what each one does.
 When something in a directory changes, "warren up" and "warren image build" ask again.`,
 		Args: args(1, -1, "which directory? warren trust add DIR..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
