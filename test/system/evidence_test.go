@@ -6,6 +6,8 @@
 package system
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -73,7 +75,7 @@ func TestEvidence(t *testing.T) {
 		t.Errorf("the log verifies as %+v, want ok with anchors", report)
 	}
 	away := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), h.bin, args...)
+		cmd := exec.CommandContext(t.Context(), h.binary, args...)
 		cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir}
 		text, err := cmd.CombinedOutput()
 		return string(text), err
@@ -127,4 +129,10 @@ func flip(t *testing.T, name string, at int) {
 	if err := os.WriteFile(name, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sumOf is the SHA-256 of a text, in hex.
+func sumOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }
