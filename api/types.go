@@ -52,6 +52,8 @@ type CreateVM struct {
 	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
 
 	Secrets []string `json:"secrets,omitempty"` // names of secrets that it may use
+
+	Paths []AddPath `json:"paths,omitempty"` // path rules, in order: the first that matches decides
 }
 
 // CreatedVM answers POST /v1/vms.
@@ -478,6 +480,10 @@ type AuditRecord struct {
 	Error     string         `json:"error,omitempty"`
 	EndedAt   time.Time      `json:"endedAt,omitzero"`
 	Detail    map[string]any `json:"detail,omitempty"`
+
+	Generation vm.GenerationID `json:"generation,omitempty"` // that the VM stood on
+	Network    string          `json:"network,omitempty"`    // digest of the VM's network policy
+	Right      string          `json:"right,omitempty"`      // digest of the permission by which the caller acted
 }
 
 // AuditList answers GET /v1/audit, newest first.
@@ -486,10 +492,27 @@ type AuditList struct {
 }
 
 // AuditReport answers GET /v1/audit/verify.
-type AuditReport struct {
-	Records int64  `json:"records"`
-	OK      bool   `json:"ok"`
-	Problem string `json:"problem,omitempty"`
+type AuditReport = vm.AuditReport
+
+// VerifyAudit is the body of POST /v1/audit/verify.
+type VerifyAudit struct {
+	Anchors []vm.Checkpoint `json:"anchors"` // from outside; all are compared
+}
+
+// PruneAudit is the body of POST /v1/audit/prune.
+type PruneAudit struct {
+	Before time.Time `json:"before"` // older records are removed, in whole segments
+}
+
+// RotateAuditKey is the body of POST /v1/audit/key.
+type RotateAuditKey struct {
+	To string `json:"to,omitempty"` // hex public key that signs from now on; empty = the server makes one
+}
+
+// AuditKey answers POST /v1/audit/key.
+type AuditKey struct {
+	Key         string `json:"key"` // hex public key
+	Fingerprint string `json:"fingerprint"`
 }
 
 // Host answers GET /v1/host.

@@ -4,6 +4,9 @@
 package vm
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -53,6 +56,16 @@ type VMPermission struct {
 	GrantedAt time.Time  `json:"grantedAt"`
 	GrantedBy string     `json:"grantedBy"`      // the account
 	Host      string     `json:"host,omitempty"` // id of the server that its VM belongs to; "" = written by an older warren
+}
+
+// Digest names a permission by its content: 64 hex digits, the SHA-256 of its JSON.
+func (p VMPermission) Digest() string {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return "" // it has only types that JSON can write
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // Allows reports whether the permission is for a Linux user; "" = root.

@@ -10,6 +10,9 @@ type TreeOptions struct {
 	HashFrom int64
 	Exclude  []string // patterns of names and paths that are left out, as in `warren sync`
 	Pair     string   // whose mark the listing tells; "" = none
+	// May judges entries; nil = all are listed. One that does not exist for it (fs.ErrNotExist)
+	// is left out; any other error ends the listing.
+	May func(path string) error `json:"-"`
 }
 
 // TreePlaced says what came of many changes of a directory.

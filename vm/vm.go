@@ -5,6 +5,7 @@ package vm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -213,6 +214,11 @@ type Actor struct {
 	AsOwner  bool     `json:"-"`
 
 	Issued time.Time `json:"-"` // when the secret was made: after a rotation the key is another one
+}
+
+// Named reports whether one of the actor's ids, or its system name, is name.
+func (a Actor) Named(name string) bool {
+	return name != "" && slices.Contains([]string{string(a.Account), string(a.Key), a.System, string(a.Identity), string(a.Token), string(a.SSHKey), string(a.VM)}, name)
 }
 
 // OwnerOnly returns an error for an identity or a VM, for verbs of the account's owner;

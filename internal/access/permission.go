@@ -50,7 +50,7 @@ func (a *Access) GrantVM(ctx context.Context, c *vm.Call, identity, ref string, 
 
 // ChangeGrant replaces the Linux users of a permission, and the rights that depend on
 // approval; nil = no change. It ends sessions of users who are no longer allowed. Calls that
-// have begun go on.
+// have begun continue.
 func (a *Access) ChangeGrant(ctx context.Context, c *vm.Call, identity, ref string, users *[]string, ask *[]vm.AskRight) (vm.VMPermission, error) {
 	var list []string
 	if users != nil {
@@ -105,7 +105,13 @@ func (a *Access) writeGrant(ctx context.Context, c *vm.Call, identity, ref strin
 	if err != nil {
 		return p, err
 	}
-	defer func() { end(err, nil) }()
+	defer func() {
+		if err != nil {
+			end(err, nil)
+			return
+		}
+		end(nil, map[string]any{"permission": p, "right": p.Digest()}) // a decision by it can be computed again
+	}()
 	a.idWrite.Lock()
 	defer a.idWrite.Unlock()
 	if i, v, err = a.identityAndVM(c, string(i.ID), string(v.ID)); err != nil { // one may have been deleted meanwhile

@@ -105,6 +105,19 @@ func (a *Access) mayAct(who vm.Actor, id vm.ID, user string) error {
 	return nil
 }
 
+// RightDigest names the permission by which an identity acts on a VM, by its content: the
+// SHA-256 of its JSON. "" for callers that need none.
+func (a *Access) RightDigest(who vm.Actor, id vm.ID) string {
+	if who.Identity == "" {
+		return ""
+	}
+	p, ok := a.permission(who.Identity, id)
+	if !ok {
+		return ""
+	}
+	return p.Digest()
+}
+
 // Valid fails if the actor's key, token or SSH key was revoked or has expired, or if the
 // VM that it is has been removed. Kind Unauthenticated.
 func (a *Access) Valid(who vm.Actor) error {

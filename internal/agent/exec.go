@@ -316,6 +316,9 @@ func (a *Agent) userPath(q url.Values, name string) (linuxUser, string, error) {
 	if err != nil {
 		return u, "", err
 	}
+	if u.rules, err = decodeRules(q.Get("rules")); err != nil {
+		return u, "", err
+	}
 	p, err := u.abs(q.Get(name))
 	return u, p, err
 }

@@ -124,6 +124,9 @@ func (a *Agent) stat(w *answer, r *request) error {
 		if r.flag("follow") {
 			look = os.Stat
 		}
+		if _, err := u.may(path, toSee, r.flag("follow")); err != nil {
+			return err
+		}
 		st, err := look(path)
 		if err == nil {
 			i = info(path, st)
@@ -140,7 +143,12 @@ func (a *Agent) readDir(w *answer, r *request) error {
 	}
 	list := []vm.FileInfo{}
 	err = u.do(func() error {
+		at, err := u.may(path, toRead, true)
+		if err != nil {
+			return err
+		}
 		entries, err := u.readDir(path)
+		entries = u.shown(at, entries)
 		for _, e := range entries {
 			if st, err := e.Info(); err == nil { // else it was removed in the meantime
 				list = append(list, info(filepath.Join(path, e.Name()), st))
@@ -160,8 +168,14 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	var f *os.File
 	var st fs.FileInfo
 	err = u.do(func() error {
+		if _, err := u.may(path, toRead, true); err != nil {
+			return err
+		}
 		// O_NONBLOCK: a pipe without a writer must not block the agent.
 		if f, err = u.open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+			return err
+		}
+		if err := u.mayFile(f, toRead); err != nil {
 			return err
 		}
 		st, err = f.Stat()
@@ -252,6 +266,9 @@ func (a *Agent) mkdir(w *answer, r *request) error {
 		return err
 	}
 	return w.done(fileError(path, u.do(func() error {
+		if _, err := u.may(path, toWrite, false); err != nil {
+			return err
+		}
 		if r.flag("parents") {
 			if st, err := os.Stat(path); err == nil && st.IsDir() {
 				return nil
@@ -280,6 +297,9 @@ func (a *Agent) rename(w *answer, r *request) error {
 		if _, err := os.Lstat(from); err != nil {
 			return err
 		}
+		if err := u.mayRename(from, to); err != nil {
+			return err
+		}
 		err := os.Rename(from, to)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fileError(filepath.Dir(to), err)
@@ -295,6 +315,9 @@ func (a *Agent) remove(w *answer, r *request) error {
 	}
 	return w.done(fileError(path, u.do(func() error {
 		if _, err := os.Lstat(path); err != nil {
+			return err
+		}
+		if err := u.mayRemove(path, r.flag("recursive")); err != nil {
 			return err
 		}
 		if !r.flag("recursive") {
@@ -319,7 +342,13 @@ func (a *Agent) chmod(w *answer, r *request) error {
 	if mode < 0 || mode > 0o7777 {
 		return badPath(path, "the mode has more than permission bits")
 	}
-	return w.done(fileError(path, u.do(func() error { return os.Chmod(path, goMode(uint32(mode))) })))
+	return w.done(fileError(path, u.do(func() error {
+		at, err := u.may(path, toWrite, true)
+		if err != nil {
+			return err
+		}
+		return os.Chmod(at, goMode(uint32(mode)))
+	})))
 }
 
 func (a *Agent) symlink(w *answer, r *request) error {
@@ -327,5 +356,10 @@ func (a *Agent) symlink(w *answer, r *request) error {
 	if err != nil {
 		return err
 	}
-	return w.done(fileError(path, u.do(func() error { return os.Symlink(r.query.Get("target"), path) })))
+	return w.done(fileError(path, u.do(func() error {
+		if _, err := u.may(path, toWrite, false); err != nil {
+			return err
+		}
+		return os.Symlink(r.query.Get("target"), path)
+	})))
 }

@@ -42,13 +42,24 @@ func (a *Agent) handleFile(w *answer, r *request) error {
 	var f *os.File
 	// O_NONBLOCK: a pipe without a writer must not block the open.
 	err = u.do(func() (err error) {
-		f, err = u.open(path, flags|syscall.O_NONBLOCK, goMode(uint32(mode)))
+		wants := toRead
+		if r.flag("write") || r.flag("create") || r.flag("truncate") {
+			wants = toWrite
+		}
+		if _, err := u.may(path, wants, true); err != nil {
+			return err
+		}
+		if f, err = u.open(path, flags|syscall.O_NONBLOCK, goMode(uint32(mode))); err == nil {
+			err = u.mayFile(f, wants)
+		}
 		return err
 	})
+	if f != nil {
+		defer f.Close()
+	}
 	if err != nil {
 		return fileError(path, err)
 	}
-	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
 		return fileError(path, err)
@@ -131,6 +142,9 @@ func (a *Agent) setAttr(w *answer, r *request) error {
 		return f(n)
 	}
 	return w.done(fileError(path, u.do(func() error {
+		if _, err := u.may(path, toWrite, true); err != nil {
+			return err
+		}
 		return errors.Join(
 			number("size", func(n int64) error { return os.Truncate(path, n) }),
 			number("uid", func(uid int64) error {
@@ -153,5 +167,12 @@ func (a *Agent) link(w *answer, r *request) error {
 	if err != nil {
 		return err
 	}
-	return w.done(fileError(path, u.do(func() error { return os.Link(target, path) })))
+	return w.done(fileError(path, u.do(func() error {
+		for _, p := range []string{target, path} { // a second name is a way around rules
+			if _, err := u.may(p, toWrite, false); err != nil {
+				return err
+			}
+		}
+		return os.Link(target, path)
+	})))
 }

@@ -38,9 +38,12 @@ const (
 // follows no symlink on the way to the path, makes missing directories, and sets owners,
 // modes, times and extended attributes.
 func (a *Agent) restore(w *answer, r *request) error {
-	_, to, err := a.userPath(r.query, "path")
+	u, to, err := a.userPath(r.query, "path")
 	if err != nil {
 		return err
+	}
+	if err := u.mayPlace(to); err != nil {
+		return fileError(to, err)
 	}
 	if to = path.Clean(to); to == "/" {
 		return badPath(to, "the root directory cannot be restored")

@@ -72,6 +72,7 @@ func (a *Agent) serveConn(ctx context.Context, c net.Conn) {
 
 // handle calls the verb of a request.
 func (a *Agent) handle(w *answer, r *request) error {
+	r.unruled()
 	switch r.method + " " + r.path {
 	case "POST /exec":
 		return a.exec(w, r)

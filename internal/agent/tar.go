@@ -26,6 +26,10 @@ func (a *Agent) tarDown(w *answer, r *request) error {
 		return err
 	}
 	return u.do(func() error {
+		root, err := u.may(root, toRead, true)
+		if err != nil {
+			return fileError(root, err)
+		}
 		st, err := os.Stat(root) // a symlink as the last element is followed
 		if err != nil {
 			return fileError(root, err)
@@ -36,6 +40,9 @@ func (a *Agent) tarDown(w *answer, r *request) error {
 			} else if err := d.Close(); err != nil {
 				return err
 			}
+		}
+		if err := u.mayTree(root); err != nil {
+			return fileError(root, err)
 		}
 		if err := w.head(-1, ""); err != nil {
 			return err
@@ -103,6 +110,14 @@ func (p *packer) tree(root string) error {
 		}
 		rel, err := filepath.Rel(root, name)
 		if err != nil {
+			return err
+		}
+		if err := p.user.judge(name, toRead); errors.Is(err, fs.ErrNotExist) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil // hidden
+		} else if err != nil {
 			return err
 		}
 		st, err := os.Lstat(name)
@@ -195,6 +210,9 @@ func (a *Agent) tarUp(w *answer, r *request) error {
 		return err
 	}
 	err = u.do(func() error {
+		if _, err := u.may(dir, toSee, true); err != nil {
+			return err
+		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -204,6 +222,9 @@ func (a *Agent) tarUp(w *answer, r *request) error {
 		}
 		defer func() { _ = root.Close() }()
 		p := unpacker{root: root, buf: make([]byte, copySize), dirs: make(map[string]*tar.Header)}
+		if u.rules != nil {
+			p.may = func(name string) error { _, err := u.may(filepath.Join(dir, name), toWrite, false); return err }
+		}
 		if err := p.all(tar.NewReader(r.body)); err != nil {
 			return err
 		}
@@ -219,7 +240,8 @@ type unpacker struct {
 	buf  []byte
 	dirs map[string]*tar.Header // their modes are set last, because a mode may forbid writing
 
-	owned bool // also set owners and extended attributes
+	may   func(name string) error // judges an entry; nil = all are allowed
+	owned bool                    // also set owners and extended attributes
 }
 
 func (p *unpacker) all(tr *tar.Reader) error {
@@ -247,6 +269,15 @@ func (p *unpacker) entry(name string, h *tar.Header, r io.Reader) error {
 			p.dirs["."] = h
 		}
 		return nil
+	}
+	if p.may != nil {
+		err := p.may(name)
+		if h.Typeflag == tar.TypeLink && err == nil {
+			err = p.may(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if parent := path.Dir(name); parent != "." {
 		if err := p.root.MkdirAll(parent, 0o755); err != nil {

@@ -16,18 +16,23 @@ import (
 const maxPick = 4 << 20
 
 // tree runs f in a directory, with the rights of a user.
-func (a *Agent) tree(r *request, f func(root *os.Root) error) error {
+// may judges the names in it; nil = all are allowed.
+func (a *Agent) tree(r *request, wants use, f func(u *linuxUser, root *os.Root, may func(string) error) error) error {
 	u, dir, err := a.userPath(r.query, "path")
 	if err != nil {
 		return err
 	}
 	return u.do(func() error {
+		may, err := u.below(dir, wants)
+		if err != nil {
+			return fileError(dir, err)
+		}
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return fileError(dir, err)
 		}
 		defer root.Close()
-		return fileError(dir, f(root))
+		return fileError(dir, f(&u, root, may))
 	})
 }
 
@@ -41,7 +46,17 @@ func (a *Agent) listTree(w *answer, r *request) error {
 	if err := treesync.CheckExclude(o.Exclude); err != nil {
 		return err
 	}
-	return a.tree(r, func(root *os.Root) error {
+	return a.tree(r, toRead, func(u *linuxUser, root *os.Root, may func(string) error) error {
+		if may != nil {
+			at, err := real(root.Name(), true)
+			if err == nil {
+				err = u.mayTree(at)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		o.May = may
 		ctx, stop := r.untilGone(w)
 		defer stop()
 		if err := w.head(-1, "Content-Type: application/x-ndjson\r\n"); err != nil {
@@ -65,7 +80,15 @@ func (a *Agent) pickFiles(w *answer, r *request) error {
 	if err := json.Unmarshal(b, &in); err != nil || len(in.Names) > treesync.MaxPicked {
 		return vm.Errorf(vm.Invalid, "", "a malformed list of files").WithCode("FILES_BAD_REQUEST")
 	}
-	return a.tree(r, func(root *os.Root) error {
+	return a.tree(r, toRead, func(_ *linuxUser, root *os.Root, may func(string) error) error {
+		for _, name := range in.Names {
+			if may == nil {
+				break
+			}
+			if err := may(string(name)); err != nil {
+				return err
+			}
+		}
 		ctx, stop := r.untilGone(w)
 		defer stop()
 		if err := w.head(-1, ""); err != nil {
@@ -82,9 +105,9 @@ func (a *Agent) pickFiles(w *answer, r *request) error {
 // placeFiles makes many changes of a tree.
 func (a *Agent) placeFiles(w *answer, r *request) error {
 	var out treesync.Placed
-	err := a.tree(r, func(root *os.Root) (err error) {
+	err := a.tree(r, toWrite, func(_ *linuxUser, root *os.Root, may func(string) error) (err error) {
 		mark := treesync.Mark{Pair: r.query.Get("pair"), Value: r.query.Get("mark")}
-		if out, err = treesync.Place(r.ctx, root, r.body, mark, nil); err != nil {
+		if out, err = treesync.Place(r.ctx, root, r.body, mark, treesync.Guards{May: may}); err != nil {
 			return err
 		}
 		_, err = io.Copy(io.Discard, r.body) // what follows the last change

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/pathrule"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -22,6 +23,7 @@ type linuxUser struct {
 	groups []uint32 // supplementary, without gid
 	home   string
 	shell  string
+	rules  *pathrule.Set // of the request; nil = none
 }
 
 // userDB reads /etc/passwd, /etc/group and /etc/environment, and caches each

@@ -44,6 +44,9 @@ func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) 
 	var tmp string
 	real := path // the target of path's symlinks
 	err := u.do(func() error {
+		if _, err := u.may(path, toWrite, false); err != nil {
+			return err
+		}
 		if r.flag("parents") {
 			if err := os.MkdirAll(filepath.Dir(filepath.Clean(path)), 0o755); err != nil {
 				return err
@@ -52,6 +55,9 @@ func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) 
 		old, err := os.Stat(path)
 		if err == nil {
 			if real, err = filepath.EvalSymlinks(path); err != nil {
+				return err
+			}
+			if _, err := u.may(real, toWrite, true); err != nil {
 				return err
 			}
 			if !old.Mode().IsRegular() {

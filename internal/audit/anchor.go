@@ -4,8 +4,8 @@
 package audit
 
 import (
+	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -13,87 +13,41 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/merkle"
 	"github.com/warren-vm/warren/vm"
 )
 
-const (
-	anchorsFile = "anchors.jsonl"
-	keyFile     = "anchor.key" // 0600, hex Ed25519 seed
-	publicFile  = "anchor.pub" // hex; keep a copy elsewhere to verify against
-)
+const anchorsFile = "anchors.jsonl"
 
-// anchor is one signature of the chain's end.
-type anchor struct {
-	Seq       int64     `json:"seq"`
-	Hash      string    `json:"hash"`
-	Time      time.Time `json:"time"`
-	Signature string    `json:"signature"` // hex, over message
+// point is a state of the log that can be signed.
+type point struct {
+	Head
+	tree merkle.Tree
 }
 
-func (a anchor) message() []byte {
-	return fmt.Appendf(nil, "warren audit %d %s %s", a.Seq, a.Hash, a.Time.Format(time.RFC3339Nano))
+// parseCheckpoint reads one line of signatures.
+func parseCheckpoint(raw []byte) (vm.Checkpoint, error) {
+	var c vm.Checkpoint
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, fmt.Errorf("a signature cannot be read: %w", err)
+	}
+	return c, nil
 }
 
-// parseAnchor reads one signature and checks it.
-func parseAnchor(raw []byte, pub ed25519.PublicKey) (anchor, error) {
-	var a anchor
-	if err := json.Unmarshal(raw, &a); err != nil {
-		return a, fmt.Errorf("a signature cannot be read: %w", err)
-	}
-	sig, err := hex.DecodeString(a.Signature)
-	if err != nil || !ed25519.Verify(pub, a.message(), sig) {
-		return a, fmt.Errorf("the signature of record %d is wrong", a.Seq)
-	}
-	return a, nil
-}
-
-// loadKey reads the signing key and makes it at the first start.
-func loadKey(dir string) (ed25519.PrivateKey, error) {
-	name, public := filepath.Join(dir, keyFile), filepath.Join(dir, publicFile)
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, key, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			return nil, fileError(name, err)
-		}
-		data = []byte(hex.EncodeToString(key.Seed()) + "\n")
-		if err := layout.WriteFile(name, data, 0o600); err != nil {
-			return nil, fileError(name, err)
-		}
-	} else if err != nil {
-		return nil, fileError(name, err)
-	}
-	seed, err := hex.DecodeString(strings.TrimSpace(string(data)))
-	if err != nil || len(seed) != ed25519.SeedSize {
-		return nil, vm.Errorf(vm.Corrupt, name, "not a signing key").
-			WithHint("restore it from a backup, or move the audit directory aside to begin a new log")
-	}
-	key := ed25519.NewKeyFromSeed(seed)
-	if _, err := os.Stat(public); errors.Is(err, fs.ErrNotExist) {
-		text := hex.EncodeToString(key.Public().(ed25519.PublicKey)) + "\n"
-		if err := layout.WriteFile(public, []byte(text), 0o644); err != nil {
-			return nil, fileError(public, err)
-		}
-	}
-	return key, nil
-}
-
-// lastAnchor reads the newest signature; the zero one when there is none. It cuts
+// lastCheckpoint reads the newest signature; the zero one when there is none. It cuts
 // off a torn last line, so that the next one is intact.
-func (l *Log) lastAnchor() (last anchor, err error) {
-	name := filepath.Join(l.dir, anchorsFile)
+func lastCheckpoint(dir string) (last vm.Checkpoint, err error) {
+	name := filepath.Join(dir, anchorsFile)
 	torn, err := backward(name, -1, func(raw []byte) error {
-		if last, err = parseAnchor(raw, l.key.Public().(ed25519.PublicKey)); err != nil {
+		if last, err = parseCheckpoint(raw); err != nil {
 			return corrupt(name, "%w", err)
 		}
 		return errStop
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return anchor{}, nil
+		return vm.Checkpoint{}, nil
 	}
 	if err == nil && torn > 0 {
 		err = cutEnd(name, torn)
@@ -112,26 +66,161 @@ func cutEnd(name string, n int64) error {
 	return nil
 }
 
-// anchor signs the chain's end, unless it is signed. Callers that want a signature
-// get the error of a failed one; records do not wait for signatures.
-func (l *Log) anchor() {
-	if l.seq == l.anchored {
-		l.anchorErr = nil
-		return
+// chooseSigner takes the signer that the log continues with, and checks that the last
+// signature allows it. The key in the directory hands over to another signer once.
+func (l *Log) chooseSigner(last vm.Checkpoint, other Signer) error {
+	var own Signer
+	key, err := ownKey(l.dir, last)
+	switch {
+	case err == nil:
+		own = key
+	case other == nil && vm.KindOf(err) == vm.NotFound:
+		return foreignKey(last, nil)
+	case vm.KindOf(err) != vm.NotFound:
+		return err
 	}
-	a := anchor{Seq: l.seq, Hash: l.hash, Time: time.Now().UTC()}
-	a.Signature = hex.EncodeToString(ed25519.Sign(l.key, a.message()))
-	if l.anchorErr = l.appendAnchor(a); l.anchorErr == nil {
-		l.anchored = a.Seq
+	l.signer = own
+	if other != nil {
+		l.signer = other
+	}
+	now := l.signer.Public()
+	switch {
+	case last.Seq == 0:
+	case last.Next != "":
+		if last.Next != hex.EncodeToString(now) {
+			return foreignKey(last, now)
+		}
+		if key, err := vm.ParseSigningKey(last.Key); err != nil || !last.Signed(key) {
+			return corrupt(l.dir, "the signature of record %d is wrong", last.Seq)
+		}
+	case last.Signed(now):
+	case other != nil && own != nil && last.Signed(own.Public()):
+		l.signer, l.successor = own, other // see Open
+	case last.Key != "" && last.Key != hex.EncodeToString(now):
+		return foreignKey(last, now)
+	default:
+		return corrupt(l.dir, "the signature of record %d is wrong", last.Seq)
+	}
+	return nil
+}
+
+func foreignKey(last vm.Checkpoint, now ed25519.PublicKey) error {
+	text, want := "the audit log is signed by another key", last.Key
+	if last.Next != "" {
+		want = last.Next
+	}
+	if key, err := vm.ParseSigningKey(want); err == nil {
+		text += ", " + vm.Fingerprint(key)
+	}
+	if now != nil {
+		text += "; this one is " + vm.Fingerprint(now)
+	}
+	return vm.Errorf(vm.Corrupt, publicFile, "%s", text).
+		WithHint("start the server with the --audit-key or --audit-signer of that key; `warren audit rotate-key --to KEY` hands over to another one")
+}
+
+// notary is the one goroutine that signs. Records do not wait for it until many are
+// unsigned. It ends after the writer, with a last signature.
+func (l *Log) notary(lifetime context.Context) {
+	defer close(l.signed)
+	timer := time.NewTimer(anchorDelay)
+	defer timer.Stop()
+	for over := false; !over; {
+		var asked signing
+		select {
+		case <-l.signSoon:
+		case asked = <-l.signNow:
+		case <-timer.C:
+			timer.Reset(anchorDelay)
+		case <-l.done:
+			over = true
+		}
+		err := l.anchor(lifetime, asked.next)
+		if asked.answer != nil {
+			asked.answer <- err
+		}
 	}
 }
 
-func (l *Log) appendAnchor(a anchor) (err error) {
-	data, err := json.Marshal(a)
+// signing asks the notary for a signature.
+type signing struct {
+	next   ed25519.PublicKey // hand over to this key; nil = do not
+	answer chan error        // buffered
+}
+
+// sign has everything on disk signed, and waits for that.
+func (l *Log) sign(next ed25519.PublicKey) error {
+	s := signing{next, make(chan error, 1)}
+	select {
+	case l.signNow <- s:
+		return <-s.answer
+	case <-l.signed:
+		return errClosed()
+	}
+}
+
+// anchor signs the chain's end, unless it is signed.
+func (l *Log) anchor(lifetime context.Context, next ed25519.PublicKey) (err error) {
+	l.mu.Lock()
+	p, anchored, signer, handed := l.point, l.anchored, l.signer, l.handed
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.anchorErr = err
+		l.mu.Unlock()
+	}()
+	if p.Seq == 0 || p.Seq == anchored && next == nil {
+		return nil
+	}
+	if handed != nil {
+		return vm.Errorf(vm.Unavailable, "audit", "the audit log was handed over to the key %s, which this server does not have", vm.Fingerprint(handed)).
+			WithHint("restart the server with the --audit-key or --audit-signer of that key")
+	}
+	c, err := checkpoint(lifetime, signer, p, next)
+	if err != nil {
+		return err
+	}
+	if err := l.appendCheckpoint(c); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.anchored = c.Seq
+	l.mu.Unlock()
+	l.tell(c)
+	return nil
+}
+
+// checkpoint signs a point.
+func checkpoint(lifetime context.Context, by Signer, p point, next ed25519.PublicKey) (vm.Checkpoint, error) {
+	root := p.tree.Root()
+	c := vm.Checkpoint{
+		Version: 2, Log: p.Log, Seq: p.Seq, Root: hex.EncodeToString(root[:]), Hash: p.Hash,
+		Time: time.Now().UTC(), Key: hex.EncodeToString(by.Public()), Next: hex.EncodeToString(next),
+	}
+	ctx, stop := context.WithTimeout(lifetime, signDeadline)
+	defer stop()
+	sig, err := by.Sign(ctx, c.Message())
+	if err != nil {
+		return c, vm.Errorf(vm.KindOf(err), "audit", "the audit log cannot be signed: %w", err).
+			WithHint("%s", vm.AsError(err).Hint)
+	}
+	if c.Signature = hex.EncodeToString(sig); !c.Signed(by.Public()) {
+		return c, vm.Errorf(vm.Unavailable, "audit", "the signer's signature does not belong to its public key, %s", vm.Fingerprint(by.Public())).
+			WithHint("check the program of --audit-signer")
+	}
+	return c, nil
+}
+
+func (l *Log) appendCheckpoint(c vm.Checkpoint) (err error) {
+	data, err := json.Marshal(c)
 	if err != nil {
 		return fileError(anchorsFile, err)
 	}
-	name := filepath.Join(l.dir, anchorsFile)
+	return appendTo(filepath.Join(l.dir, anchorsFile), append(data, '\n'))
+}
+
+// appendTo adds a line to a file durably.
+func appendTo(name string, line []byte) (err error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fileError(name, err)
@@ -141,7 +230,7 @@ func (l *Log) appendAnchor(a anchor) (err error) {
 	if err != nil {
 		return fileError(name, err)
 	}
-	_, err = f.Write(append(data, '\n'))
+	_, err = f.Write(line)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -149,7 +238,19 @@ func (l *Log) appendAnchor(a anchor) (err error) {
 		return fileError(name, errors.Join(err, f.Truncate(st.Size())))
 	}
 	if st.Size() == 0 {
-		return syncDir(l.dir)
+		return syncDir(filepath.Dir(name))
 	}
 	return nil
+}
+
+// Sign signs a message that is no checkpoint with the signer of the log, and returns its
+// hex public key.
+func (l *Log) Sign(ctx context.Context, message []byte) (sig []byte, key string, err error) {
+	l.mu.Lock()
+	by := l.signer
+	l.mu.Unlock()
+	ctx, stop := context.WithTimeout(ctx, signDeadline)
+	defer stop()
+	sig, err = by.Sign(ctx, message)
+	return sig, hex.EncodeToString(by.Public()), err
 }

@@ -26,7 +26,7 @@ func mustOpen(t testing.TB, dir string) *Log { return mustOpenSized(t, dir, segm
 
 func mustOpenSized(t testing.TB, dir string, size int64) *Log {
 	t.Helper()
-	l, err := openSized(dir, size)
+	l, err := openSized(t.Context(), dir, Options{}, size)
 	if err != nil {
 		t.Fatal(err)
 	}

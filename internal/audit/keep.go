@@ -5,6 +5,7 @@ package audit
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,7 +16,9 @@ import (
 type Head struct {
 	Seq      int64  `json:"seq"`
 	Hash     string `json:"hash"`
-	Revision int64  `json:"-"` // the keeper's own
+	Log      string `json:"log,omitempty"` // the log's id: the hash of its first line
+	Key      string `json:"key,omitempty"` // the public key that signs it
+	Revision int64  `json:"-"`             // the keeper's own
 }
 
 // Keeper keeps the end of the chain outside of the log's directory, so that a tail
@@ -50,6 +53,8 @@ func (l *Log) Keep(ctx context.Context, k Keeper, log *slog.Logger) error {
 		if err := l.note(fmt.Sprintf("a new log: the one before it ended with record %d, hash %s", kept.Seq, kept.Hash)); err != nil {
 			return err
 		}
+	case kept.Log != "" && kept.Log != end.Log:
+		return corrupt(l.dir, "the log belongs to another server: its id is %s, but the record store knows %s", end.Log, kept.Log)
 	case kept.Seq > end.Seq:
 		return corrupt(l.dir, "the tail is cut: the record store knows record %d, but the last one is %d", kept.Seq, end.Seq)
 	default:
@@ -83,16 +88,20 @@ func (l *Log) note(subject string) error {
 func (l *Log) head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.end
+	h := l.point.Head
+	if h.Key = hex.EncodeToString(l.signer.Public()); l.handed != nil {
+		h.Key = hex.EncodeToString(l.handed)
+	}
+	return h
 }
 
 // hashOf finds a line from the chain's end backwards; "" when it is not there.
 func (l *Log) hashOf(seq int64) (hash string, err error) {
 	l.mu.Lock()
-	segment, size := l.segment, l.size
+	segment, size, first := l.segment, l.size, l.first
 	l.mu.Unlock()
 	found := errors.New("found")
-	for n := segment; n >= 0; n-- {
+	for n := segment; n >= first; n-- {
 		_, err := backward(l.segmentPath(n), size, func(raw []byte) error {
 			ln, own, err := parse(raw)
 			switch {
@@ -131,7 +140,7 @@ func (l *Log) keepEnd(lifetime context.Context, k Keeper, saved Head, log *slog.
 			over = true
 		}
 		end := l.head()
-		if end.Seq == saved.Seq && end.Hash == saved.Hash {
+		if end.Revision = saved.Revision; end == saved {
 			continue
 		}
 		ctx, stop := context.WithTimeout(lifetime, keepDeadline)

@@ -53,7 +53,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // acted opens a log, records so many actions and closes it. k may be nil.
 func acted(t *testing.T, dir string, k Keeper, n int) {
 	t.Helper()
-	l, err := Open(dir)
+	l, err := Open(t.Context(), dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func cutTo(t *testing.T, dir string, lines int) {
 // opening opens a log and compares it with what was kept.
 func opening(t *testing.T, dir string, k Keeper) error {
 	t.Helper()
-	l, err := Open(dir)
+	l, err := Open(t.Context(), dir, Options{})
 	if err != nil {
 		t.Fatalf("the log by itself: %v", err)
 	}
@@ -148,7 +148,7 @@ func TestCutTail(t *testing.T) {
 func TestKeptIsOld(t *testing.T) {
 	dir, k := t.TempDir(), &shelf{}
 	acted(t, dir, k, 10)
-	l, err := openSized(dir, 2<<10)
+	l, err := openSized(t.Context(), dir, Options{}, 2<<10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestLogIsGone(t *testing.T) {
 func TestKeepsUp(t *testing.T) {
 	k := &shelf{}
 	k.fail(errors.New("no store"))
-	l, err := Open(t.TempDir())
+	l, err := Open(t.Context(), t.TempDir(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,15 +16,19 @@ import (
 )
 
 // segments returns the numbers of the segments in dir, rising.
-func segments(dir string) ([]int, error) {
+func segments(dir string) ([]int, error) { return numbered(dir, segmentName) }
+
+// numbered returns the numbers of the files in dir that have the name of their number,
+// rising.
+func numbered(dir string, name func(int) string) ([]int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fileError(dir, err)
 	}
 	var out []int
 	for _, e := range entries {
-		base, ok := strings.CutSuffix(e.Name(), ".jsonl")
-		if n, err := strconv.Atoi(base); ok && err == nil && segmentName(n) == e.Name() {
+		base, _, ok := strings.Cut(e.Name(), ".")
+		if n, err := strconv.Atoi(base); ok && err == nil && name(n) == e.Name() {
 			out = append(out, n)
 		}
 	}

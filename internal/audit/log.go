@@ -8,22 +8,23 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/warren-vm/warren/internal/merkle"
 	"github.com/warren-vm/warren/vm"
 )
 
 const (
 	segmentBytes = 8 << 20
-	anchorEvery  = 256             // lines; also the most in one write
-	anchorDelay  = time.Minute     // a line is signed this long after it was written
-	maxUnsigned  = 8 * anchorEvery // with more unsigned lines than this, Begin refuses
-	maxBuffer    = 256 << 10       // of lines that are kept for the next write
-	yields       = 4               // how often others may run before a write, so that more of them share it
+	anchorEvery  = 256              // lines; also the most in one write
+	anchorDelay  = time.Minute      // a line is signed this long after it was written
+	maxUnsigned  = 32 * anchorEvery // with more unsigned lines than this, Begin waits for a signature
+	maxBuffer    = 256 << 10        // of lines that are kept for the next write
 	endDelay     = 50 * time.Millisecond
 	retryDelay   = time.Second // of outcomes that could not be written
 )
@@ -31,8 +32,8 @@ const (
 // Log is the open chain of one host. Close it once.
 type Log struct {
 	dir          string
-	key          ed25519.PrivateKey
 	segmentBytes int64
+	log          *slog.Logger
 
 	urgent chan struct{} // a caller waits for the disk
 	lazy   chan struct{} // an outcome must be written soon
@@ -40,29 +41,44 @@ type Log struct {
 	done   chan struct{} // closed when the writer has ended
 	kept   chan struct{} // closed when the chain's end was kept after that; nil without a Keeper
 
+	signSoon chan struct{} // many lines are unsigned
+	signNow  chan signing
+	signed   chan struct{} // closed when the notary has ended
+	outside  []*outsideAnchor
+	told     sync.WaitGroup // of their goroutines
+
 	mu      sync.Mutex         // guards the fields below
 	queue   []*item            // lines that are not on disk yet, oldest first
 	pending map[string]*Record // on disk, without an End
 	segment int                // number of the last segment
 	size    int64              // bytes of it on disk
 	closed  bool
-	end     Head // the last line that is on disk
+	point   point // the last line that is on disk
+	signer  Signer
+	handed  ed25519.PublicKey // the key that signs from now on, if it is not the signer's
+	first   int               // number of the oldest segment that is not pruned
+
+	anchored  int64 // number of the last line that is signed
+	anchorErr error // why the last signature could not be written
+
+	pruning   sync.Mutex // serialises Prune and RotateKey
+	successor Signer     // takes over in Open; nil = none
 
 	// The fields below belong to the writer.
 
-	file      *os.File // the last segment
-	buf       []byte   // of put, which uses it again
-	seq       int64    // of the last line on disk
-	hash      string   // of the last line on disk
-	anchored  int64    // number of the last line that is signed
-	broken    error    // the file is in an unknown state: write nothing more
-	anchorErr error    // why the last signature could not be written
+	file   *os.File // the last segment
+	buf    []byte   // of put, which uses it again
+	seq    int64    // of the last line on disk
+	hash   string   // of the last line on disk
+	origin string   // hash of the first line of the chain
+	tree   merkle.Tree
+	broken error // the file is in an unknown state: write nothing more
 }
 
-// item is one line to write, or a request to write and sign everything before it.
+// item is one line to write, or a request to write everything before it.
 type item struct {
 	line
-	sync    bool       // no line: sign the chain's end
+	sync    bool       // no line
 	written chan error // buffered; nil when no caller waits
 	// abandoned: the caller no longer waits. Guarded by Log.mu.
 	abandoned bool
@@ -132,13 +148,13 @@ func (l *Log) endLocked(e Entry, of string, outcome error, detail map[string]any
 	wake(l.lazy)
 }
 
-func (l *Log) enqueue(it *item) error {
+func (l *Log) enqueue(items ...*item) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return errClosed()
 	}
-	l.queue = append(l.queue, it)
+	l.queue = append(l.queue, items...)
 	wake(l.urgent)
 	return nil
 }
@@ -162,13 +178,44 @@ func (l *Log) Pending() []Record {
 	return out
 }
 
+// Record durably writes records of what has already happened; each entry has its
+// outcome. It blocks for a write to the disk. After an error, some of them may be written.
+// Kinds as of Begin.
+func (l *Log) Record(ctx context.Context, entries []Entry) error {
+	items := make([]*item, 0, len(entries))
+	for _, e := range entries {
+		ln, err := newLine(Begin, e)
+		if err != nil {
+			return err
+		}
+		items = append(items, &item{line: ln, written: make(chan error, 1)})
+	}
+	if err := l.enqueue(items...); err != nil {
+		return err
+	}
+	for _, it := range items {
+		select {
+		case err := <-it.written:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // Sync waits until everything so far is on disk and signed.
 func (l *Log) Sync() error {
 	it := &item{sync: true, written: make(chan error, 1)}
 	if err := l.enqueue(it); err != nil {
 		return err
 	}
-	return <-it.written
+	if err := <-it.written; err != nil {
+		return err
+	}
+	return l.sign(nil)
 }
 
 // Close writes what is left, signs the chain's end and closes the file.
@@ -184,10 +231,18 @@ func (l *Log) Close() error {
 	close(l.quit)
 	l.mu.Unlock()
 	<-l.done
+	<-l.signed
+	for _, o := range l.outside {
+		o.end()
+	}
+	l.told.Wait()
 	if l.kept != nil {
 		<-l.kept
 	}
-	return errors.Join(<-it.written, l.file.Close())
+	l.mu.Lock()
+	unsigned := l.anchorErr
+	l.mu.Unlock()
+	return errors.Join(<-it.written, unsigned, l.file.Close())
 }
 
 func errClosed() error { return vm.Errorf(vm.Unavailable, "audit", "the log is closed") }

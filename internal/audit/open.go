@@ -4,32 +4,60 @@
 package audit
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/merkle"
+	"github.com/warren-vm/warren/vm"
 )
 
-// Open opens the log in dir, creates it if needed, and repairs a line that a crash
-// left torn. It reads and checks only the last segment. Only one process at a time:
-// the caller holds the lock of the data directory. Kinds: Corrupt (the last segment
-// does not fit the chain or its signatures), NoSpace, Internal.
-func Open(dir string) (*Log, error) { return openSized(dir, segmentBytes) }
+// Options are what a log may have beside its directory.
+type Options struct {
+	Signer  Signer       // of checkpoints; nil = a key in the directory
+	Outside []Anchor     // places outside of the directory that get each checkpoint
+	Log     *slog.Logger // nil = none
+}
 
-func openSized(dir string, segmentBytes int64) (*Log, error) {
+// Open opens the log in dir, creates it if needed, and repairs a line that a crash
+// left torn. It reads and checks only the last segment; of a log of an older warren,
+// once, all of them. Only one process at a time: the caller holds the lock of the data
+// directory. The log outlives ctx. Kinds: Corrupt (the last segment does not fit the
+// chain or its signatures, or another key signs it), NoSpace, Internal, and those of the
+// signer.
+func Open(ctx context.Context, dir string, o Options) (*Log, error) {
+	return openSized(ctx, dir, o, segmentBytes)
+}
+
+func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fileError(dir, err)
 	}
-	key, err := loadKey(dir)
+	l := &Log{
+		dir: dir, segmentBytes: segmentBytes, hash: genesis, pending: map[string]*Record{}, log: o.Log,
+		urgent: make(chan struct{}, 1), lazy: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		signSoon: make(chan struct{}, 1), signNow: make(chan signing), signed: make(chan struct{}),
+	}
+	if l.log == nil {
+		l.log = slog.New(slog.DiscardHandler)
+	}
+	last, err := lastCheckpoint(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{
-		dir: dir, key: key, segmentBytes: segmentBytes, hash: genesis, pending: map[string]*Record{},
-		urgent: make(chan struct{}, 1), lazy: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	if err := l.chooseSigner(last, o.Signer); err != nil {
+		return nil, err
 	}
-	torn, err := l.load()
+	torn, err := l.load(last)
 	if err != nil {
+		return nil, err
+	}
+	if err := publish(dir, l.signer.Public()); err != nil {
 		return nil, err
 	}
 	if l.file, err = openSegment(dir, l.segment); err != nil {
@@ -41,8 +69,16 @@ func openSized(dir string, segmentBytes int64) (*Log, error) {
 			return nil, err
 		}
 	}
-	l.end = Head{Seq: l.seq, Hash: l.hash}
+	l.point = l.here()
+	lifetime := context.WithoutCancel(ctx) // its goroutines end with Close
 	go l.write()
+	go l.notary(lifetime)
+	l.startOutside(lifetime, o.Outside)
+	if l.successor != nil {
+		if err := l.handOver(l.successor.Public(), l.successor); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
 	return l, nil
 }
 
@@ -62,17 +98,14 @@ func (l *Log) repair(torn int64) error {
 
 // load finds the chain's end, its last signature and the open actions. It returns
 // the number of bytes after the last whole line.
-func (l *Log) load() (torn int64, err error) {
+func (l *Log) load(last vm.Checkpoint) (torn int64, err error) {
 	found, err := segments(l.dir)
 	if err != nil {
 		return 0, err
 	}
-	last, err := l.lastAnchor()
-	if err != nil {
-		return 0, err
-	}
 	if len(found) > 0 {
-		if l.segment = found[len(found)-1]; l.segment != len(found)-1 {
+		l.first, l.segment = found[0], found[len(found)-1]
+		if have := l.segment - l.first + 1; have != len(found) {
 			return 0, corrupt(l.dir, "a segment of the log is missing: there are %d, the last is number %d", len(found), l.segment)
 		}
 		if torn, err = l.loadSegment(last); err != nil {
@@ -86,32 +119,67 @@ func (l *Log) load() (torn int64, err error) {
 	return torn, nil
 }
 
-// startOfSegment takes the chain's hash before the last segment from the line
-// before it.
-func (l *Log) startOfSegment() error {
-	l.seq, l.hash = 0, genesis
+// startOfSegment takes the chain's hash and tree before the last segment from the segment
+// itself, or, if an older warren wrote it, from all before it.
+func (l *Log) startOfSegment(last vm.Checkpoint) error {
+	l.seq, l.hash, l.origin, l.tree = 0, genesis, "", merkle.Tree{}
 	if l.segment == 0 {
 		return nil
 	}
-	name := l.segmentPath(l.segment - 1)
-	torn, err := backward(name, -1, func(raw []byte) error {
-		ln, hash, err := parse(raw)
-		if err != nil {
-			return corrupt(name, "the last record %w", err)
+	stop := errors.New("stop")
+	var head line
+	_, _, err := forward(l.segmentPath(l.segment), func(raw []byte) (err error) {
+		if head, _, err = parse(raw); err != nil {
+			err = corrupt(l.segmentPath(l.segment), "the first record %w", err)
+		} else {
+			err = stop
 		}
-		l.seq, l.hash = ln.Seq, hash
-		return errStop
+		return err
 	})
-	if err == nil && (torn > 0 || l.seq == 0) {
-		err = corrupt(name, "it ends in the middle of a record")
+	if err != nil && !errors.Is(err, stop) {
+		return err
+	}
+	if tree, ok := head.peaks(); ok && last.Log != "" {
+		l.seq, l.hash, l.origin, l.tree = head.Seq-1, head.Prev, last.Log, tree
+		return nil
+	}
+	err = hashes(l.dir, func(n int, sum [sha256.Size]byte) error {
+		if n == l.segment {
+			return stop
+		}
+		l.hash = hex.EncodeToString(sum[:])
+		if l.seq++; l.seq == 1 {
+			l.origin = l.hash
+		}
+		l.tree.Add(merkle.Leaf(sum[:]))
+		return nil
+	})
+	if errors.Is(err, stop) {
+		err = nil
+	}
+	if err == nil && l.seq == 0 {
+		err = corrupt(l.dir, "the segments before number %d are empty", l.segment)
 	}
 	return err
 }
 
+// peaks returns the tree that the first line of a segment names.
+func (ln *line) peaks() (t merkle.Tree, ok bool) {
+	t.Size = ln.Seq - 1
+	for _, p := range ln.Tree {
+		sum, err := hex.DecodeString(p)
+		if err != nil || len(sum) != sha256.Size {
+			return t, false
+		}
+		t.Peaks = append(t.Peaks, merkle.Hash(sum))
+	}
+	return t, ln.Seq > 1 && t.Whole()
+}
+
 // loadSegment reads the last segment. If a crash left it without its first line,
 // which lists the open actions, it is removed and the one before is the last.
-func (l *Log) loadSegment(last anchor) (torn int64, err error) {
-	if err := l.startOfSegment(); err != nil {
+func (l *Log) loadSegment(last vm.Checkpoint) (torn int64, err error) {
+	if err := l.startOfSegment(last); err != nil {
 		return 0, err
 	}
 	name := l.segmentPath(l.segment)
@@ -124,10 +192,19 @@ func (l *Log) loadSegment(last anchor) (torn int64, err error) {
 		if ln.Seq == last.Seq && hash != last.Hash {
 			return corrupt(name, "record %d is not the one that was signed", ln.Seq)
 		}
+		sum, err := hex.DecodeString(hash)
+		if err != nil {
+			return corrupt(name, "record %d %w", ln.Seq, err)
+		}
 		l.seq, l.hash = ln.Seq, hash
+		if l.tree.Add(merkle.Leaf(sum)); l.origin == "" {
+			l.origin = hash
+		}
 		switch ln.Phase {
 		case Begin:
-			l.pending[ln.ID] = ln.record()
+			if ln.Outcome == "" {
+				l.pending[ln.ID] = ln.record()
+			}
 		case End:
 			delete(l.pending, ln.Of)
 			delete(older, ln.Of)
@@ -141,7 +218,7 @@ func (l *Log) loadSegment(last anchor) (torn int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if l.size == 0 && l.segment > 0 {
+	if l.size == 0 && l.segment > l.first {
 		if err := os.Remove(name); err != nil {
 			return 0, fileError(name, err)
 		}
@@ -153,7 +230,7 @@ func (l *Log) loadSegment(last anchor) (torn int64, err error) {
 
 // findBegun finds the beginnings of actions in older segments.
 func (l *Log) findBegun(ids map[string]bool) error {
-	for n := l.segment - 1; n >= 0 && len(ids) > 0; n-- {
+	for n := l.segment - 1; n >= l.first && len(ids) > 0; n-- {
 		_, err := backward(l.segmentPath(n), -1, func(raw []byte) error {
 			ln, _, err := parse(raw)
 			if err != nil {
@@ -179,7 +256,7 @@ func (l *Log) findBegun(ids map[string]bool) error {
 func next(raw []byte, seq int64, hash string) (line, string, error) {
 	ln, own, err := parse(raw)
 	if err == nil {
-		err = ln.follows(seq, hash)
+		err = follows(ln.Seq, ln.Prev, seq, hash)
 	}
 	return ln, own, err
 }

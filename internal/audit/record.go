@@ -33,16 +33,23 @@ type Entry struct {
 	Subject string // a path, a command, an account; cut at 4 KiB
 	Actor   vm.Actor
 	Request vm.RequestID
+	// Generation is what the VM stood on; Network and Right are the digests of the network
+	// policy and of the permission that were in force. "" = none.
+	Generation vm.GenerationID
+	Network    string
+	Right      string
+	// Outcome is set for what has already happened: the record needs no End.
+	Outcome string
 	Detail  map[string]any // never a secret; at most 32 KiB as JSON
 }
 
 // Record is one action with its outcome, joined from its lines.
 type Record struct {
-	Entry
+	Entry   // with Outcome: "pending" while it runs, "ok", or the kind of the failure
 	ID      string
 	Seq     int64 // of its begin
+	EndSeq  int64 // of its end; 0 = it has no line of its own, or is not on disk yet
 	Time    time.Time
-	Outcome string // "pending" while it runs, "ok", or the kind of the failure
 	Error   string
 	EndedAt time.Time
 	Result  map[string]any // the end's detail
@@ -73,12 +80,18 @@ type line struct {
 	Request vm.RequestID    `json:"request,omitempty"`
 	Detail  json.RawMessage `json:"detail,omitempty"`
 	Open    []string        `json:"open,omitempty"` // of a segment's first note: actions begun earlier and not ended
+
+	Generation vm.GenerationID `json:"generation,omitempty"`
+	Network    string          `json:"network,omitempty"` // digest of the VM's network policy
+	Right      string          `json:"right,omitempty"`   // digest of the permission by which the caller acts
+	Tree       []string        `json:"tree,omitempty"`    // of a segment's first note: peaks of the tree over all records before it
 }
 
 func newLine(phase Phase, e Entry) (line, error) {
 	ln := line{
 		ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: phase,
 		Op: e.Op, VM: e.VM, Subject: cut(e.Subject), Actor: e.Actor, Request: e.Request,
+		Generation: e.Generation, Network: e.Network, Right: e.Right, Outcome: e.Outcome,
 	}
 	if len(e.Detail) == 0 {
 		return ln, nil
@@ -104,15 +117,22 @@ func cut(s string) string {
 
 // record returns the action that ln begins.
 func (ln *line) record() *Record {
-	return &Record{
-		Entry: Entry{Op: ln.Op, VM: ln.VM, Subject: ln.Subject, Actor: ln.Actor, Request: ln.Request, Detail: object(ln.Detail)},
-		ID:    ln.ID, Seq: ln.Seq, Time: ln.Time, Outcome: Pending,
+	r := &Record{
+		Entry: Entry{
+			Op: ln.Op, VM: ln.VM, Subject: ln.Subject, Actor: ln.Actor, Request: ln.Request, Detail: object(ln.Detail),
+			Generation: ln.Generation, Network: ln.Network, Right: ln.Right, Outcome: Pending,
+		},
+		ID: ln.ID, Seq: ln.Seq, Time: ln.Time,
 	}
+	if ln.Outcome != "" {
+		r.Outcome, r.EndedAt = ln.Outcome, ln.Time
+	}
+	return r
 }
 
 // end notes the outcome in ln.
 func (r *Record) end(ln *line) {
-	r.Outcome, r.Error, r.EndedAt, r.Result = ln.Outcome, ln.Error, ln.Time, object(ln.Detail)
+	r.Outcome, r.Error, r.EndedAt, r.Result, r.EndSeq = ln.Outcome, ln.Error, ln.Time, object(ln.Detail), ln.Seq
 }
 
 func object(data json.RawMessage) map[string]any {
@@ -134,17 +154,15 @@ const (
 )
 
 // appendLine adds ln to buf as a line of the file and returns its hash.
-func appendLine(buf []byte, ln *line) ([]byte, string, error) {
+func appendLine(buf []byte, ln *line) ([]byte, [sha256.Size]byte, error) {
 	data, err := json.Marshal(ln)
 	if err != nil {
-		return buf, "", vm.Errorf(vm.Internal, "audit", "record: %w", err)
+		return buf, [sha256.Size]byte{}, vm.Errorf(vm.Internal, "audit", "record: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	hash := hex.EncodeToString(sum[:])
-	for _, part := range []string{lineHead, hash, lineMid} {
-		buf = append(buf, part...)
-	}
-	return append(append(buf, data...), '}', '\n'), hash, nil
+	buf = append(buf, lineHead...)
+	buf = append(hex.AppendEncode(buf, sum[:]), lineMid...)
+	return append(append(buf, data...), '}', '\n'), sum, nil
 }
 
 // split takes a line of the file apart without checking it.
@@ -172,15 +190,15 @@ func parse(raw []byte) (ln line, hash string, err error) {
 	return ln, hash, nil
 }
 
-// follows checks a line against the one before it.
-func (ln *line) follows(seq int64, hash string) error {
+// follows checks the number and the previous hash of a line against the line before it.
+func follows(seq int64, prev string, before int64, hash string) error {
 	switch {
-	case ln.Seq == seq+1 && ln.Prev == hash:
+	case seq == before+1 && prev == hash:
 		return nil
-	case ln.Seq > seq+1:
-		return fmt.Errorf("is missing: record %d is in its place, so records were removed or reordered", ln.Seq)
-	case ln.Seq <= seq:
-		return fmt.Errorf("is not here: a line with the number %d was put in or moved", ln.Seq)
+	case seq > before+1:
+		return fmt.Errorf("is missing: record %d is in its place, so records were removed or reordered", seq)
+	case seq <= before:
+		return fmt.Errorf("is not here: a line with the number %d was put in or moved", seq)
 	}
 	return errors.New("does not belong to the record before it: one of the two was replaced")
 }

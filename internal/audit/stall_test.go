@@ -17,7 +17,7 @@ import (
 // each record is there, those of who gave up as not done.
 func TestDiskHangs(t *testing.T) {
 	d := powercut.Mount(t)
-	l, err := Open(d.Dir)
+	l, err := Open(t.Context(), d.Dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestDiskHangs(t *testing.T) {
 	if r, err := Verify(d.Dir, "", Head{}); err != nil || r.Problem != "" {
 		t.Errorf("after the stall, the log's verification gives %+v (%v), want no problem", r, err)
 	}
-	if l, err = Open(d.Dir); err != nil {
+	if l, err = Open(t.Context(), d.Dir, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()

@@ -4,56 +4,84 @@
 package audit
 
 import (
-	"crypto/ed25519"
+	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/warren-vm/warren/internal/merkle"
 	"github.com/warren-vm/warren/vm"
 )
 
 // Report is the outcome of a verification.
 type Report struct {
-	Records  int64  // lines that fit the chain
-	Anchored int64  // number of the last line that a signature covers
-	Problem  string // the first fault and its place; "" = none
+	Records  int64    // lines that fit the chain, with the pruned ones
+	Pruned   int64    // lines of which only the hashes are left
+	Anchored int64    // number of the last line that a signature covers
+	Outside  int      // checkpoints from outside that were compared
+	Log      string   // the log's id
+	Key      string   // public key that signs now, hex
+	Root     string   // of the tree over all records
+	Problem  string   // the first fault and its place; "" = none
+	Code     string   // of the problem
+	Fix      string   // what to do about the problem
+	Notes    []string // what is odd, but breaks nothing
 }
 
-// maxGap is the longest run of unsigned lines that a log writes.
-const maxGap = maxUnsigned + 2*anchorEvery
+// Codes of problems.
+const (
+	CodeChanged = "AUDIT_CHANGED" // a record was changed, removed, put in or moved
+	CodeCut     = "AUDIT_CUT"     // the end is missing
+	CodeKey     = "AUDIT_KEY"     // a signature is missing or by a key that may not sign
+	CodeForeign = "AUDIT_FOREIGN" // it is the log of another server
+	CodePruned  = "AUDIT_PRUNED"  // records are missing without a signed record of a pruning
+)
+
+var fixes = map[string]string{
+	CodeChanged: "copy the audit directory as evidence, then compare that record with a backup: `warren backup verify`",
+	CodeCut:     "copy the audit directory as evidence, then restore it from a backup that has the missing records: `warren backup verify` counts them",
+	CodeKey:     "compare the fingerprint with the one that you kept outside; if it is not yours, take the log as replaced",
+	CodeForeign: "give the directory, key and anchors of one server; if they are, the log was replaced: restore it from a backup",
+	CodePruned:  "copy the audit directory as evidence, then restore the removed segments from a backup",
+}
+
+const (
+	// maxGap is the longest run of unsigned lines that a log writes.
+	maxGap = maxUnsigned + 2*anchorEvery
+	// clockSlack is how far the time of a record may lie before that of an earlier one:
+	// outcomes wait for the disk.
+	clockSlack = time.Minute
+	maxNotes   = 20
+)
 
 // errFound ends a walk: the report names the fault.
 var errFound = errors.New("found")
 
-// Verify checks the whole chain and its signatures in dir; the log may be open. public is the hex
-// public key to check against; "" = the one in dir, which proves nothing against an attacker who
-// can replace it. A broken chain is reported, not returned as an error. It cannot detect lines that
-// were cut off after the last signature, at most a minute's worth, nor lines that were cut off
-// together with their signatures. With kept, which is what a Keeper had before the call, it misses
-// only lines that were cut off after that, at most a second's worth.
-func Verify(dir, public string, kept Head) (Report, error) {
-	pub, err := publicKey(dir, public)
-	if err != nil {
+// Verify checks the whole chain and its signatures in dir; the log may be open. public is
+// the public key to check against, in hex or as a fingerprint, the present one or an
+// earlier one; "" = the one in dir, which proves nothing against an attacker who can
+// replace it. A broken chain is reported, not returned as an error. It cannot detect lines
+// that were cut off after the last signature, at most a minute's worth, nor lines that
+// were cut off together with their signatures. With kept, which is what a Keeper had
+// before the call, it misses only lines that were cut off after that, at most a second's
+// worth. outside are checkpoints that were kept elsewhere: all of them are compared.
+func Verify(dir, public string, kept Head, outside ...vm.Checkpoint) (Report, error) {
+	if err := checkPublic(public); err != nil {
 		return Report{}, err
 	}
-	v := verifier{hash: genesis, signed: map[int64]string{}, kept: kept}
-	// Signatures first: while the log is open, lines may be added.
-	name := filepath.Join(dir, anchorsFile)
-	_, _, err = forward(name, func(raw []byte) error {
-		a, err := parseAnchor(raw, pub)
-		if err != nil {
-			return v.found("%s", err)
-		}
-		v.signed[a.Seq] = a.Hash
-		v.last = max(v.last, a.Seq)
-		return nil
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	v := verifier{hash: genesis, kept: kept}
+	err := v.signatures(dir, public)
+	if err == nil {
+		err = v.compared(outside)
 	}
 	if err == nil {
 		err = v.walk(dir)
@@ -61,21 +89,131 @@ func Verify(dir, public string, kept Head) (Report, error) {
 	if errors.Is(err, errFound) {
 		err = nil
 	}
+	v.Fix = fixes[v.Code]
+	if v.Records > 0 {
+		root := v.tree.Root()
+		v.Log, v.Root = v.first, hex.EncodeToString(root[:])
+	}
 	return v.Report, err
 }
 
 // verifier is a walk over the chain.
 type verifier struct {
 	Report
-	hash   string           // of the last line
-	signed map[int64]string // hashes by number
-	last   int64            // the highest number that was signed
+	hash   string // of the last line
+	first  string // hash of the first line
+	tree   merkle.Tree
+	points []checked // what is compared with the chain, by number
+	at     int       // the next of points
+	last   int64     // the highest number that was signed
+	keys   []string  // that have signed, in order
 	kept   Head
+	newest time.Time
+	prunes map[int64]string // roots by number, from the records of prunings
+	ends   map[int64]string // roots by number, at the ends of segments
 }
 
-func (v *verifier) found(format string, args ...any) error {
-	v.Problem = fmt.Sprintf(format, args...)
+// checked is a digest that the chain must have.
+type checked struct {
+	vm.Checkpoint
+	by string // who says so
+}
+
+func (v *verifier) found(code, format string, args ...any) error {
+	v.Code, v.Problem = code, fmt.Sprintf(format, args...)
 	return errFound
+}
+
+func (v *verifier) note(format string, args ...any) {
+	if len(v.Notes) < maxNotes {
+		v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
+	}
+}
+
+// signatures reads the signatures of the log and checks each with the key that was in
+// force. They are read before the lines, of which an open log gets more.
+func (v *verifier) signatures(dir, public string) error {
+	var list []vm.Checkpoint
+	_, _, err := forward(filepath.Join(dir, anchorsFile), func(raw []byte) error {
+		c, err := parseCheckpoint(raw)
+		if err != nil {
+			return v.found(CodeChanged, "%s", err)
+		}
+		list = append(list, c)
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	beside, err := keyBeside(dir)
+	if err != nil && public == "" {
+		return err
+	}
+	now := beside
+	if i := slices.IndexFunc(list, func(c vm.Checkpoint) bool { return c.Version > 0 }); i >= 0 {
+		now = list[i].Key // older signatures do not name their key
+	} else if key, err := vm.ParseSigningKey(public); err == nil {
+		now = hex.EncodeToString(key)
+	}
+	v.keys = []string{now}
+	for _, c := range list {
+		if err := v.signature(c, &now); err != nil {
+			return err
+		}
+	}
+	v.Key = now
+	switch {
+	case public == "" && beside != now:
+		return v.found(CodeKey, "the public key beside the log, %s, is not the one that signs it, %s: one of the two was swapped", fingerprint(beside), fingerprint(now))
+	case public != "" && !slices.ContainsFunc(v.keys, func(k string) bool { return vm.SameKey(k, public) }):
+		return v.found(CodeForeign, "the log is signed by %s, not by the key that was given: it belongs to another server, or its key was swapped", fingerprint(now))
+	case v.kept.Key != "" && !slices.Contains(v.keys, v.kept.Key):
+		return v.found(CodeKey, "the log is signed by %s, but the record store knows %s: its key was swapped", fingerprint(now), fingerprint(v.kept.Key))
+	}
+	return nil
+}
+
+// signature checks the next signature of the log. now is the key in force.
+func (v *verifier) signature(c vm.Checkpoint, now *string) error {
+	key, err := vm.ParseSigningKey(*now)
+	switch {
+	case err != nil:
+		return v.found(CodeKey, "the key that signed record %d is no public key", c.Seq)
+	case c.Version > 0 && c.Key != *now:
+		return v.found(CodeKey, "record %d is signed by the key %s, when only %s could sign", c.Seq, fingerprint(c.Key), fingerprint(*now))
+	case !c.Signed(key):
+		return v.found(CodeChanged, "the signature of record %d is wrong", c.Seq)
+	case c.Seq < v.last:
+		return v.found(CodeChanged, "the signature of record %d comes after that of record %d: signatures were moved", c.Seq, v.last)
+	}
+	v.points = append(v.points, checked{c, "signed"})
+	if v.last = c.Seq; c.Next != "" {
+		*now = c.Next
+		v.keys = append(v.keys, c.Next)
+	}
+	return nil
+}
+
+// compared adds the checkpoints from outside. Their keys must have signed this log.
+func (v *verifier) compared(outside []vm.Checkpoint) error {
+	for _, c := range outside {
+		if c.Version == 0 {
+			c.Key = v.keys[0]
+		}
+		key, err := vm.ParseSigningKey(c.Key)
+		if err != nil || !c.Signed(key) {
+			return v.found(CodeChanged, "the anchor of record %d has a wrong signature: the anchor itself was changed", c.Seq)
+		}
+		if !slices.Contains(v.keys, c.Key) {
+			return v.found(CodeForeign, "the anchor of record %d is signed by %s, which never signed this log: it belongs to another server, or the key was swapped", c.Seq, fingerprint(c.Key))
+		}
+		v.points = append(v.points, checked{c, "anchored outside"})
+	}
+	if v.kept.Seq > 0 {
+		v.points = append(v.points, checked{vm.Checkpoint{Seq: v.kept.Seq, Hash: v.kept.Hash, Log: v.kept.Log}, "known to the record store"})
+	}
+	slices.SortStableFunc(v.points, func(a, b checked) int { return int(min(max(a.Seq-b.Seq, -1), 1)) })
+	return nil
 }
 
 func (v *verifier) walk(dir string) error {
@@ -83,71 +221,222 @@ func (v *verifier) walk(dir string) error {
 	if err != nil {
 		return err
 	}
+	v.prunes, v.ends = map[int64]string{}, map[int64]string{}
+	if err := v.pruned(dir, numbers); err != nil {
+		return err
+	}
 	for i, n := range numbers {
-		if n != i {
-			return v.found("%s: the segment is missing, record %d was to be in it", segmentName(i), v.Records+1)
+		if n != numbers[0]+i {
+			return v.found(CodeChanged, "%s: the segment is missing, record %d was to be in it", segmentName(numbers[0]+i), v.Records+1)
 		}
 		_, torn, err := forward(filepath.Join(dir, segmentName(n)), func(raw []byte) error { return v.line(n, raw) })
 		if err != nil {
 			return err
 		}
 		if torn > 0 && i < len(numbers)-1 {
-			return v.found("%s: it ends in the middle of record %d", segmentName(n), v.Records+1)
+			return v.found(CodeChanged, "%s: it ends in the middle of record %d", segmentName(n), v.Records+1)
 		}
+		v.segmentEnd()
 	}
-	switch {
-	case v.last > v.Records:
-		return v.found("the tail is cut: record %d was signed, but the last one is %d", v.last, v.Records)
-	case v.kept.Seq > v.Records:
-		return v.found("the tail is cut: the record store knows record %d, but the last one is %d", v.kept.Seq, v.Records)
-	case v.Records-v.Anchored > maxGap:
-		return v.found("records %d to %d are not signed: signatures were removed", v.Anchored+1, v.Records)
+	if v.at < len(v.points) {
+		p := v.points[len(v.points)-1]
+		return v.found(CodeCut, "the tail is cut: record %d was %s, but the last one is %d", p.Seq, p.by, v.Records)
+	}
+	if v.Records-v.Anchored > maxGap {
+		return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, v.Records)
+	}
+	return v.authorised()
+}
+
+// pruned walks the hashes that pruned segments left.
+func (v *verifier) pruned(dir string, kept []int) error {
+	first := 0
+	if len(kept) > 0 {
+		first = kept[0]
+	}
+	for n := range first {
+		err := prunedHashes(dir, n, func(sum [sha256.Size]byte) error {
+			v.Pruned++
+			return v.next(hashesName(n), v.Records+1, sum)
+		})
+		if vm.KindOf(err) == vm.Corrupt {
+			return v.found(CodePruned, "%s, so records from %d on are missing", vm.AsError(err).Msg, v.Records+1)
+		}
+		if err != nil {
+			return err
+		}
+		v.segmentEnd()
 	}
 	return nil
 }
 
-func (v *verifier) line(segment int, raw []byte) error {
-	ln, hash, err := next(raw, v.Records, v.hash)
-	if err != nil {
-		return v.found("%s: record %d %s", segmentName(segment), v.Records+1, err)
-	}
-	v.Records, v.hash = ln.Seq, hash
-	if ln.Seq == v.kept.Seq && hash != v.kept.Hash {
-		return v.found("%s: record %d is not the one that the record store knows", segmentName(segment), ln.Seq)
-	}
-	want, ok := v.signed[ln.Seq]
-	switch {
-	case !ok:
+// segmentEnd remembers the root at the end of a segment: a pruning ends at one.
+func (v *verifier) segmentEnd() {
+	root := v.tree.Root()
+	v.ends[v.Records] = hex.EncodeToString(root[:])
+}
+
+// authorised checks that what is pruned has a record of the pruning, which says the root
+// of all that was removed.
+func (v *verifier) authorised() error {
+	if v.Pruned == 0 {
 		return nil
-	case want != hash:
-		return v.found("%s: record %d is not the one that was signed", segmentName(segment), ln.Seq)
-	case ln.Seq-v.Anchored > maxGap:
-		return v.found("records %d to %d are not signed: signatures were removed", v.Anchored+1, ln.Seq-1)
 	}
-	v.Anchored = ln.Seq
+	for through, root := range v.prunes {
+		if through >= v.Pruned && through <= v.Anchored && v.ends[through] == root {
+			return nil
+		}
+	}
+	return v.found(CodePruned, "records 1 to %d are gone, and no signed record of a pruning covers them", v.Pruned)
+}
+
+// line checks one line of a segment.
+func (v *verifier) line(segment int, raw []byte) error {
+	own, record, err := split(raw)
+	if err != nil {
+		return v.found(CodeChanged, "%s: record %d %s", segmentName(segment), v.Records+1, err)
+	}
+	sum := sha256.Sum256(record)
+	var claimed [sha256.Size]byte
+	if _, err := hex.Decode(claimed[:], own); err != nil || claimed != sum {
+		return v.found(CodeChanged, "%s: record %d was changed", segmentName(segment), v.Records+1)
+	}
+	h, ok := headOf(record)
+	if !ok {
+		ln, _, err := parse(raw)
+		if err != nil {
+			return v.found(CodeChanged, "%s: record %d %s", segmentName(segment), v.Records+1, err)
+		}
+		h = head{ln.Seq, []byte(ln.Prev), ln.Time}
+	}
+	if err := follows(h.seq, string(h.prev), v.Records, v.hash); err != nil {
+		return v.found(CodeChanged, "%s: record %d %s", segmentName(segment), v.Records+1, err)
+	}
+	if back := v.newest.Sub(h.time); back > clockSlack {
+		v.note("record %d: the clock was set back by %s", h.seq, back.Round(time.Second))
+		v.newest = h.time
+	} else if h.time.After(v.newest) {
+		v.newest = h.time
+	}
+	if err := v.next(segmentName(segment), h.seq, sum); err != nil {
+		return err
+	}
+	if bytes.Contains(record, []byte(`"op":"`+vm.OpAuditPrune+`"`)) {
+		v.pruning(raw)
+	}
 	return nil
+}
+
+// pruning remembers the record of a pruning and the roots that it may name.
+func (v *verifier) pruning(raw []byte) {
+	ln, _, err := parse(raw)
+	var d struct {
+		Through int64  `json:"through"`
+		Root    string `json:"root"`
+	}
+	if err == nil && ln.Op == vm.OpAuditPrune && ln.Phase == Begin && json.Unmarshal(ln.Detail, &d) == nil {
+		v.prunes[d.Through] = d.Root
+	}
+}
+
+// next takes the hash of the next line and compares it with what was signed.
+func (v *verifier) next(name string, seq int64, sum [sha256.Size]byte) error {
+	v.Records = seq
+	v.tree.Add(merkle.Leaf(sum[:]))
+	if seq == 1 {
+		v.first = hex.EncodeToString(sum[:])
+	}
+	v.hash = hex.EncodeToString(sum[:])
+	for ; v.at < len(v.points) && v.points[v.at].Seq == seq; v.at++ {
+		p := v.points[v.at]
+		switch {
+		case p.Log != "" && p.Log != v.first:
+			return v.found(CodeForeign, "record %d %s belongs to the log of another server", seq, p.by)
+		case p.Hash != v.hash:
+			return v.found(CodeChanged, "%s: record %d is not the one that was %s", name, seq, p.by)
+		case p.Root != "":
+			if root := v.tree.Root(); hex.EncodeToString(root[:]) != p.Root {
+				return v.found(CodeChanged, "%s: the records up to %d are not those that were %s", name, seq, p.by)
+			}
+		}
+		switch p.by {
+		case "signed":
+			if seq-v.Anchored > maxGap {
+				return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, seq-1)
+			}
+			v.Anchored = seq
+		case "anchored outside":
+			v.Report.Outside++
+		}
+	}
+	return nil
+}
+
+// head is what a line must have to be in its place.
+type head struct {
+	seq  int64
+	prev []byte
+	time time.Time
+}
+
+// headOf reads it without decoding the record, whose first fields are always in the same
+// order.
+func headOf(record []byte) (h head, ok bool) {
+	rest, ok := bytes.CutPrefix(record, []byte(`{"seq":`))
+	number, rest, found := bytes.Cut(rest, []byte(`,"prev":"`))
+	if !ok || !found {
+		return h, false
+	}
+	var err error
+	if h.seq, err = strconv.ParseInt(string(number), 10, 64); err != nil {
+		return h, false
+	}
+	if h.prev, rest, ok = bytes.Cut(rest, []byte(`","id":"`)); !ok {
+		return h, false
+	}
+	if _, rest, ok = bytes.Cut(rest, []byte(`","time":"`)); !ok {
+		return h, false
+	}
+	text, _, ok := bytes.Cut(rest, []byte(`"`))
+	if !ok {
+		return h, false
+	}
+	h.time, err = time.Parse(time.RFC3339Nano, string(text))
+	return h, err == nil
 }
 
 // Signatures reports whether a file of a log has the signatures of the others. A copy of
 // an open log is made of it first: then no signature is of a line that the copy lacks.
 func Signatures(name string) bool { return name == anchorsFile }
 
-func publicKey(dir, public string) (ed25519.PublicKey, error) {
-	if public == "" {
-		name := filepath.Join(dir, publicFile)
-		data, err := os.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, vm.Errorf(vm.NotFound, name, "there is no public key to verify against").
-				WithHint("give the directory of an audit log, or the public key that you kept")
-		}
-		if err != nil {
-			return nil, fileError(name, err)
-		}
-		public = string(data)
+// keyBeside reads the public key in the directory of a log.
+func keyBeside(dir string) (string, error) {
+	name := filepath.Join(dir, publicFile)
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", vm.Errorf(vm.NotFound, name, "there is no public key to verify against").
+			WithHint("give the directory of an audit log, or the public key that you kept")
 	}
-	key, err := hex.DecodeString(strings.TrimSpace(public))
-	if err != nil || len(key) != ed25519.PublicKeySize {
-		return nil, vm.Errorf(vm.Invalid, publicFile, "not a public key: %d hex digits are wanted", 2*ed25519.PublicKeySize)
+	if err != nil {
+		return "", fileError(name, err)
 	}
-	return key, nil
+	key, err := vm.ParseSigningKey(string(data))
+	return hex.EncodeToString(key), err
+}
+
+// checkPublic checks the form of a key that a caller gave.
+func checkPublic(public string) error {
+	if public == "" || strings.HasPrefix(public, "SHA256:") {
+		return nil
+	}
+	_, err := vm.ParseSigningKey(public)
+	return err
+}
+
+// fingerprint is the short form of a key in hex.
+func fingerprint(key string) string {
+	if raw, err := vm.ParseSigningKey(key); err == nil {
+		return vm.Fingerprint(raw)
+	}
+	return "no key"
 }

@@ -4,15 +4,17 @@
 package audit
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/merkle"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -20,16 +22,12 @@ import (
 // go out together. It ends when quit is closed.
 func (l *Log) write() {
 	defer close(l.done)
-	soon, sign := time.NewTimer(endDelay), time.NewTimer(anchorDelay)
+	soon := time.NewTimer(endDelay)
 	defer soon.Stop()
-	defer sign.Stop()
 	armed := true // soon is running
 	for {
 		select {
 		case <-l.urgent:
-			for range yields {
-				runtime.Gosched()
-			}
 		case <-soon.C:
 			armed = false
 		case <-l.lazy:
@@ -37,10 +35,6 @@ func (l *Log) write() {
 				soon.Reset(endDelay)
 				armed = true
 			}
-			continue
-		case <-sign.C:
-			l.anchor()
-			sign.Reset(anchorDelay)
 			continue
 		case <-l.quit:
 			l.flush()
@@ -64,10 +58,11 @@ func (l *Log) flush() (left bool) {
 			return false
 		}
 		size, err := l.store(batch)
-		if err == nil && (l.seq >= l.anchored+anchorEvery || slices.ContainsFunc(batch, func(it *item) bool { return it.sync })) {
-			l.anchor()
+		left, unsigned := l.settle(batch, size, err)
+		if unsigned >= anchorEvery {
+			wake(l.signSoon)
 		}
-		if l.settle(batch, size, err) {
+		if left {
 			return true
 		}
 	}
@@ -79,9 +74,12 @@ func (l *Log) store(batch []*item) (int64, error) {
 	if l.broken != nil {
 		return l.size, l.broken
 	}
-	if l.seq-l.anchored >= maxUnsigned {
-		if l.anchor(); l.anchorErr != nil {
-			return l.size, l.anchorErr
+	l.mu.Lock()
+	behind := l.seq-l.anchored >= maxUnsigned
+	l.mu.Unlock()
+	if behind {
+		if err := l.sign(nil); err != nil {
+			return l.size, err
 		}
 	}
 	if l.size >= l.segmentBytes {
@@ -106,11 +104,16 @@ func (l *Log) put(lines []*line) (int64, error) {
 	}
 	buf := l.buf[:0]
 	var err error
-	seq, hash := l.seq, l.hash
+	seq, hash, origin, tree := l.seq, l.hash, l.origin, l.tree.Clone()
 	for _, ln := range lines {
 		ln.Seq, ln.Prev = seq+1, hash
-		if buf, hash, err = appendLine(buf, ln); err != nil {
+		var sum [sha256.Size]byte
+		if buf, sum, err = appendLine(buf, ln); err != nil {
 			return l.size, err
+		}
+		hash = hex.EncodeToString(sum[:])
+		if tree.Add(merkle.Leaf(sum[:])); origin == "" {
+			origin = hash
 		}
 		seq++
 	}
@@ -127,17 +130,17 @@ func (l *Log) put(lines []*line) (int64, error) {
 		}
 		return l.size, fileError(l.file.Name(), err)
 	}
-	l.seq, l.hash = seq, hash
+	l.seq, l.hash, l.origin, l.tree = seq, hash, origin, tree
 	return l.size + int64(len(buf)), nil
 }
 
 // settle removes a batch from the queue and answers its callers. If the write
 // failed, outcomes stay in the queue, because their actions were done. It reports
-// whether there are any.
-func (l *Log) settle(batch []*item, size int64, err error) (left bool) {
+// whether there are any, and how many lines are unsigned.
+func (l *Log) settle(batch []*item, size int64, err error) (left bool, unsigned int64) {
 	l.mu.Lock()
 	l.size = size
-	l.end = Head{Seq: l.seq, Hash: l.hash}
+	l.point = l.here()
 	if err == nil {
 		l.queue = slices.Clone(l.queue[len(batch):])
 	} else {
@@ -150,7 +153,7 @@ func (l *Log) settle(batch []*item, size int64, err error) (left bool) {
 		left = len(l.queue) > 0
 	}
 	for _, it := range batch {
-		if err != nil || it.Phase != Begin {
+		if err != nil || it.Phase != Begin || it.Outcome != "" {
 			continue
 		}
 		r := it.record()
@@ -160,17 +163,20 @@ func (l *Log) settle(batch []*item, size int64, err error) (left bool) {
 			l.pending[it.ID] = r
 		}
 	}
+	unsigned = l.seq - l.anchored
 	l.mu.Unlock()
 	for _, it := range batch {
-		switch {
-		case it.written == nil:
-		case it.sync && err == nil:
-			it.written <- l.anchorErr
-		default:
+		if it.written != nil {
 			it.written <- err
 		}
 	}
-	return left
+	return left, unsigned
+}
+
+// here is the state of the chain that is on disk. The writer calls it, and Open before
+// there is a writer.
+func (l *Log) here() point {
+	return point{Head: Head{Seq: l.seq, Hash: l.hash, Log: l.origin}, tree: l.tree} // put makes a tree of its own
 }
 
 func segmentName(n int) string { return fmt.Sprintf("%06d.jsonl", n) }
@@ -180,6 +186,9 @@ func segmentName(n int) string { return fmt.Sprintf("%06d.jsonl", n) }
 func (l *Log) rotate() error {
 	l.mu.Lock()
 	head := line{ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: Note, Subject: "a new segment"}
+	for _, p := range l.tree.Peaks {
+		head.Tree = append(head.Tree, hex.EncodeToString(p[:]))
+	}
 	for id := range l.pending {
 		head.Open = append(head.Open, id)
 	}

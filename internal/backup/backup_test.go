@@ -47,7 +47,7 @@ func newServer(t *testing.T) *server {
 	t.Helper()
 	s, err := vmtest.NewSite(t.TempDir())
 	must(t, err)
-	log, err := audit.Open(s.Dir.Audit())
+	log, err := audit.Open(t.Context(), s.Dir.Audit(), audit.Options{})
 	must(t, err)
 	id, err := log.Begin(t.Context(), audit.Entry{Op: vm.OpServe, Subject: "test"})
 	must(t, err)

@@ -228,7 +228,7 @@ const Reason = "restored-from-backup"
 
 // note records the restore in the audit chain, and the chain's new end in the store.
 func (w *loading) note(ctx context.Context) (err error) {
-	log, err := audit.Open(w.dir.Audit())
+	log, err := audit.Open(ctx, w.dir.Audit(), audit.Options{})
 	if err != nil {
 		return err
 	}

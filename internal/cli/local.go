@@ -19,6 +19,11 @@ type Local struct {
 	Program string
 	// Serve runs the server until ctx ends; then it returns nil.
 	Serve func(ctx context.Context, o ServeOptions, stdout, stderr io.Writer) error
+	// AuditVerify checks the audit log in a directory without a server. key is a public key
+	// or a fingerprint; "" = the one in the directory.
+	AuditVerify func(dir, key string, outside []vm.Checkpoint) (vm.AuditReport, error)
+	// AuditAnchors reads the checkpoints in a file.
+	AuditAnchors func(data []byte) ([]vm.Checkpoint, error)
 	// Doctor makes every check; ok is false if something required is missing.
 	// It fails only if it could not check.
 	Doctor func(ctx context.Context, data string) (checks []Check, ok bool, err error)
@@ -37,6 +42,8 @@ type Local struct {
 	ImageRemove func(ctx context.Context, data, ref string, force bool) (vm.Image, error)
 	// Backups work on backups in files.
 	Backups Backups
+	// Trusts are the recipes that somebody trusts.
+	Trusts Trusts
 	// BundleInspect checks every byte of a bundle. trust are fingerprints of signers.
 	BundleInspect func(ctx context.Context, path string, trust []string) (BundleInfo, error)
 }
@@ -52,6 +59,12 @@ type ServeOptions struct {
 	S3Endpoint    string
 	S3Credentials string
 	Clamd         string
+	AskWebhook    string
+	AuditKey      string
+	AuditSigner   string
+	AuditAnchor   []string
+	AuditKeep     string
+	AuditArgs     string
 	NetDefault    string
 	Pool          string
 	StorageBudget string
@@ -83,6 +96,10 @@ type BuildOptions struct {
 	Recipe    string // a shipped recipe's name, or the path of a directory
 	HostCAs   bool   // trust the CAs that the operator added to this host
 	IfMissing bool   // keep an existing image of that name, and make only its missing parts
+	Trust     string // digest of a recipe that is trusted; "" = none is named
+	// AskTrust asks whether a recipe of the user is trusted, before anything of it is used;
+	// an error = no.
+	AskTrust func(Trust) error
 	// Progress is called with the current step and its progress.
 	Progress func(step string, done, total int)
 }

@@ -51,7 +51,7 @@ func syncFake(t *testing.T, dir string) *fake {
 	})
 	f.mux.HandleFunc("PUT /v1/vms/v1/fs/place", func(w http.ResponseWriter, r *http.Request) {
 		m := treesync.Mark{Pair: r.URL.Query().Get("pair"), Value: r.URL.Query().Get("mark")}
-		out, err := treesync.Place(r.Context(), root, r.Body, m, nil)
+		out, err := treesync.Place(r.Context(), root, r.Body, m, treesync.Guards{})
 		if err != nil {
 			refuse(w, err)
 			return

@@ -92,8 +92,9 @@ func fillPaths(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 
 // Why a rule does not bind the programs in a guest.
 const (
-	voidDisk   = "root in the guest writes to the VM's disk directly: there the rule binds only calls of the file API"
-	voidVolume = "root in the guest writes to the decrypted disk of the volume: there the rule binds only calls of the file API"
+	voidDisk    = "root in the guest writes to the VM's disk directly: there the rule binds only calls of the file API"
+	voidObjects = "objects are read by their keys: there the rule binds only calls of the file API. Mount a narrower prefix instead"
+	voidVolume  = "root in the guest writes to the decrypted disk of the volume: there the rule binds only calls of the file API"
 )
 
 // ShowPaths returns the rules of a VM with the places that each reaches.
@@ -124,7 +125,11 @@ func (e *Engine) ShowPaths(rec vm.VM) []vm.PathRuleShown {
 // pathMounts lists the mounts of a VM.
 func (e *Engine) pathMounts(rec vm.VM) (list []vm.PathPlace) {
 	for _, f := range rec.Folders {
-		list = append(list, vm.PathPlace{Kind: vm.PathInFolder, Path: f.Path})
+		p := vm.PathPlace{Kind: vm.PathInFolder, Path: f.Path}
+		if vm.IsObjects(f.Host) {
+			p.Void, p.Why = true, voidObjects
+		}
+		list = append(list, p)
 	}
 	for _, m := range e.mountsOf(rec.ID) {
 		list = append(list, vm.PathPlace{Kind: vm.PathInVolume, Path: m.Path, Void: true, Why: voidVolume})

@@ -164,6 +164,8 @@ type Guest interface {
 	GuestVolumes
 	GuestSockets
 	GuestHandles
+	// Under returns the same verbs, of which those about files keep path rules.
+	Under(list []vm.PathRule) Guest
 	Hello(ctx context.Context) (vm.AgentHello, error)
 	Stats(ctx context.Context) (vm.Stats, error)
 	// State is what runs in the guest, as far as the guest itself can tell.

@@ -33,8 +33,8 @@ func (e *Engine) machineSpec(ctx context.Context, rec vm.VM, img vm.Image) (vm.M
 		QEMU: p.QEMU, Accel: p.Accel, CPU: p.CPU, Machine: p.Machine, QuietNIC: true,
 		Size: rec.Size, Disk: e.cfg.Dir.Overlay(rec.ID), Boot: boot,
 		Network: rec.Network, Paths: rec.Paths,
-		Reset:   newReset(rec),
-		Agent:   p.Agent, AgentDigest: p.AgentDigest,
+		Reset: newReset(rec),
+		Agent: p.Agent, AgentDigest: p.AgentDigest,
 		Deadline: e.cfg.Settings.StartDeadline,
 	}, nil
 }

@@ -134,8 +134,14 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op, user string) (*Vis
 	return &Visit{e: e, verb: verb, kind: kind, slot: s, rec: s.rec, run: s.run, call: c}, s, nil, nil
 }
 
-// Guest returns the guest's verbs.
-func (v *Visit) Guest() Guest { return v.run.machine.Guest() }
+// Guest returns the guest's verbs, under the VM's path rules.
+func (v *Visit) Guest() Guest {
+	g := v.run.machine.Guest()
+	if len(v.rec.Paths) > 0 {
+		g = g.Under(v.rec.Paths)
+	}
+	return g
+}
 
 // Ports returns the machine's side of the guest's network, the same value for the same
 // machine.

@@ -34,6 +34,7 @@ type Rules struct {
 	mu      sync.Mutex
 	server  *server // that serves now
 	decided map[decision]decided
+	asking  map[decision]chan struct{} // closed when the answer has come
 }
 
 // decision is what a decision was about.
@@ -49,7 +50,7 @@ type decided struct {
 
 // NewRules makes rules, none at first, for a folder that is mounted at a path of the guest.
 func NewRules(at string, ask Asker) *Rules {
-	return &Rules{at: path.Clean(at), ask: ask, decided: map[decision]decided{}}
+	return &Rules{at: path.Clean(at), ask: ask, decided: map[decision]decided{}, asking: map[decision]chan struct{}{}}
 }
 
 // Set replaces the rules. What the guest has open and may no longer use fails from now on, and
@@ -111,9 +112,29 @@ func (r *Rules) decision(p string, write bool) (ok, known bool) {
 
 // decide asks about a path and remembers the decision; false = there is none.
 func (r *Rules) decide(ctx context.Context, n *needed) bool {
-	set := r.current()
+	set, what := r.current(), decision{n.path, n.write}
 	ctx, stop := context.WithTimeout(ctx, askWait)
 	defer stop()
+	r.mu.Lock()
+	if other := r.asking[what]; other != nil { // one question for all who wait
+		r.mu.Unlock()
+		select {
+		case <-other:
+			_, known := r.decision(n.path, n.write)
+			return known || r.current() != set
+		case <-ctx.Done():
+			return false
+		}
+	}
+	over := make(chan struct{})
+	r.asking[what] = over
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.asking, what)
+		r.mu.Unlock()
+		close(over)
+	}()
 	lasts, err := r.ask(ctx, n.path, n.write)
 	if err != nil && vm.KindOf(err) != vm.Denied {
 		return false
@@ -130,7 +151,7 @@ func (r *Rules) decide(ctx context.Context, n *needed) bool {
 	if len(r.decided) >= maxDecided {
 		clear(r.decided)
 	}
-	r.decided[decision{n.path, n.write}] = d
+	r.decided[what] = d
 	return true
 }
 

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,6 +32,7 @@ type Client struct {
 	dial  func(context.Context) (net.Conn, error)
 	tr    *http.Transport
 	large chan struct{} // held while a large answer is in memory
+	rules string        // of Under, encoded; "" = none
 }
 
 // New returns a client that opens streams with dial: through the multiplexer,
@@ -210,9 +212,34 @@ func (c *Client) answered(ctx context.Context, method, path string, q url.Values
 	return c.readAnswer(ctx, path, resp.Body, look, take)
 }
 
+// Under returns a client whose calls about files keep path rules, which pathrule.Encode wrote.
+// Such a call fails with kind Unsupported when the agent is too old for rules.
+func (c *Client) Under(rules string) *Client {
+	out := *c
+	out.rules = rules
+	return &out
+}
+
+// ruled adds the rules to a request.
+func (c *Client) ruled(path string, q url.Values) (string, url.Values) {
+	if c.rules == "" || !ofFiles[path] {
+		return path, q
+	}
+	out := url.Values{"rules": {c.rules}}
+	maps.Copy(out, q)
+	return "/ruled" + path, out
+}
+
+// ofFiles are the verbs that keep rules.
+var ofFiles = map[string]bool{
+	"/stat": true, "/readdir": true, "/file": true, "/mkdir": true, "/rename": true, "/remove": true, "/chmod": true, "/symlink": true,
+	"/tar": true, "/tree": true, "/pick": true, "/place": true, "/restore": true, "/watch": true, "/handle": true, "/setattr": true, "/link": true,
+}
+
 // do sends a request and returns the head of a successful answer. size is the
 // body's length, or -1 if it is unknown.
 func (c *Client) do(ctx context.Context, method, path string, q url.Values, body io.Reader, size int64) (*http.Response, error) {
+	path, q = c.ruled(path, q)
 	u := url.URL{Scheme: "http", Host: "agent", Path: path, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {

@@ -87,7 +87,8 @@ func (c *Client) OpenHandle(ctx context.Context, user, path string, o vm.OpenOpt
 }
 
 func (c *Client) openFile(ctx context.Context, path string, q url.Values) (*File, error) {
-	conn, _, err := c.stream(ctx, "/handle", q)
+	verb, q := c.ruled("/handle", q)
+	conn, _, err := c.stream(ctx, verb, q)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,9 @@ var said = map[string]struct {
 	"SESSION_USER_MISMATCH":  {vm.Denied, []string{"sessionId"}},
 }
 
+// saidOfPaths are the codes that it may send in answer to a request with path rules only.
+var saidOfPaths = []string{"PATH_ASK", "PATH_DENIED", "PATH_READ_ONLY"}
+
 // plain are the kinds that an agent may send without a code in answer to any request.
 var plain = []vm.Kind{vm.Invalid, vm.NotFound, vm.Exists, vm.WrongState, vm.NoSpace, vm.Unsupported, vm.GuestFault}
 
@@ -58,7 +61,11 @@ const (
 // honest reduces a guest's error to what it may say in answer to a request for path.
 func honest(path string, e *vm.Error) *vm.Error {
 	out := &vm.Error{Kind: e.Kind, Subject: clean(e.Subject, maxSubject), Msg: clean(e.Msg, maxWords), Hint: clean(e.Hint, maxWords)}
+	path, ruled := strings.CutPrefix(path, "/ruled")
 	by, known := said[e.Code]
+	if ruled && slices.Contains(saidOfPaths, e.Code) {
+		by.kind, by.fields, known = vm.Denied, []string{"path", "rule"}, true
+	}
 	switch {
 	case known && by.kind == e.Kind:
 		out.Code = e.Code

@@ -22,6 +22,7 @@ const uploadSize = 256 << 10
 // breaks, even while body blocks in Read; the reading goroutine then ends when its
 // Read returns. (net/http's client would wait for that Read, possibly for ever.)
 func (c *Client) upload(ctx context.Context, path string, q url.Values, body io.Reader, size int64) ([]byte, error) {
+	path, q = c.ruled(path, q)
 	if size == 0 { // the guest will not wait for an empty body's reader
 		if _, err := body.Read(nil); !errors.Is(err, io.EOF) {
 			return nil, broken(ctx, err)

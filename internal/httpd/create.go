@@ -110,6 +110,10 @@ func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateReque
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
 		IdleTimeout: in.IdleTimeout, TTL: in.TTL, OneShot: in.OneShot, OnBoot: in.OnBoot, Profile: in.Profile, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEvery, Labels: in.Labels, Secrets: in.Secrets,
 	}
+	var err error
+	if r.Paths, err = canonicalPaths(in.Paths); err != nil {
+		return r, err
+	}
 	if in.ActivityThresholdBytes != nil {
 		r.Threshold = *in.ActivityThresholdBytes
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
@@ -66,7 +67,17 @@ func (s *server) audit(q *request) error {
 	if err != nil {
 		return err
 	}
-	f := vm.AuditFilter{Limit: int(min(limit, 10_000)), After: after}
+	f := vm.AuditFilter{
+		Limit: int(min(limit, 10_000)), After: after,
+		Op: vm.Op(q.query().Get("op")), Actor: q.query().Get("actor"), ID: q.query().Get("id"),
+	}
+	for name, at := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
+		if text := q.query().Get(name); text != "" {
+			if *at, err = time.Parse(time.RFC3339, text); err != nil {
+				return vm.Errorf(vm.Invalid, text, "not a time for %s", name).WithHint("give one such as 2026-01-31T12:00:00Z")
+			}
+		}
+	}
 	if ref := q.query().Get("vm"); ref != "" {
 		f.VM = vm.ID(ref) // finds a deleted VM's records by its id
 		if v, err := s.Engine.Get(q.Context(), q.call, ref); err == nil {
@@ -82,17 +93,10 @@ func (s *server) audit(q *request) error {
 		out.Records = append(out.Records, api.AuditRecord{
 			ID: r.ID, Seq: r.Seq, Time: r.Time, Op: r.Op, VM: r.VM, Subject: r.Subject, Actor: r.Actor, RequestID: r.Request,
 			Outcome: r.Outcome, Error: r.Error, EndedAt: r.EndedAt, Detail: r.Detail,
+			Generation: r.Generation, Network: r.Network, Right: r.Right,
 		})
 	}
 	return q.ok(out)
-}
-
-func (s *server) auditVerify(q *request) error {
-	r, err := s.Journal.AuditVerify(q.Context(), q.call)
-	if err != nil {
-		return err
-	}
-	return q.ok(api.AuditReport{Records: r.Records, OK: r.OK, Problem: r.Problem})
 }
 
 func shownAccount(a vm.Account) api.Account {

@@ -13,8 +13,10 @@ import (
 // guest cannot make them: its requests keep the host name that it asked for.
 func (s *server) monitorCalls() map[string]func(*request, vm.VM) error {
 	return map[string]func(*request, vm.VM) error{
+		"POST /path-ask":         s.askPath,
 		"POST /secret-use":       s.useSecret,
 		"POST /secret-misplaced": s.misplacedSecret,
+		"POST /connections":      s.connectionsOf,
 	}
 }
 

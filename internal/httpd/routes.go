@@ -46,6 +46,7 @@ func (s *server) routes() []route {
 	var rows []route
 	rows = append(rows, s.publicRoutes()...)
 	rows = append(rows, s.hostRoutes()...)
+	rows = append(rows, s.auditRoutes()...)
 	rows = append(rows, s.snapshotRoutes()...) // before the routes with a VM's id
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.networkRoutes()...)
@@ -96,8 +97,6 @@ func (s *server) hostRoutes() []route {
 		{"GET", "/v1/images", key, s.images, "Images of this host.", nil, api.ImageList{}, false, ""},
 		{"GET", "/v1/host", key, s.host, "Platform, capacity and VMs of this host.", nil, api.Host{}, false, ""},
 		{"GET", "/v1/config", admin, s.config, "Effective settings with their origin.", nil, nil, false, ""},
-		{"GET", "/v1/audit", key, s.audit, "Audit records, newest first.", nil, api.AuditList{}, false, "vm limit after"},
-		{"GET", "/v1/audit/verify", admin, s.auditVerify, "Check the audit chain.", nil, api.AuditReport{}, false, ""},
 		{"GET", "/v1/accounts", admin, s.accounts, "Accounts.", nil, api.AccountList{}, false, ""},
 		{"POST", "/v1/accounts", admin, s.createAccount, "Create an account with a first key, shown once.", api.NewAccount{}, api.CreatedAccount{}, false, ""},
 		{"DELETE", "/v1/accounts/{account}", admin, s.removeAccount, "Remove an account; with force also its VMs.", nil, okBody{}, false, "force"},
@@ -140,6 +139,10 @@ func (s *server) vmRoutes() []route {
 		{"POST", "/v1/vms/{vm}/ports/{port}/wait", granted, s.waitPort, "Wait until a program in the guest accepts connections on a TCP port, on its network or loopback.", nil, api.OpenPort{}, false, "timeoutMs"},
 		{"POST", "/v1/vms/{vm}/rename", key, s.renameVM, "Give a VM another name, which no other VM of the account has.", api.RenameVM{}, api.VM{}, false, ""},
 		{"PATCH", "/v1/vms/{vm}/labels", key, s.label, "Set and remove labels of a VM.", api.LabelVM{}, api.VM{}, false, ""},
+		{"GET", "/v1/vms/{vm}/paths", granted, s.pathRules, "The path rules of a VM, in order, with the places where each holds and where root in the guest makes it void.", nil, api.PathRules{}, false, ""},
+		{"POST", "/v1/vms/{vm}/paths", key, s.addPath, "Add a path rule before all others, in place of one with the same pattern.", api.AddPath{}, api.PathRules{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/paths", key, s.setPaths, "Set all path rules of a VM, in order.", api.SetPaths{}, api.PathRules{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}/paths", key, s.removePath, "Remove the path rule with an id or a pattern.", nil, api.PathRules{}, false, "rule mount"},
 		{"GET", "/v1/vms/{vm}/logs", key, s.console, "The console's log.", nil, nil, true, "source from follow"},
 		{"GET", "/v1/vms/{vm}/top", granted, s.top, "What the guest does now: processes, what blocked ones wait for, ports, services, last log lines; with seconds, shares of the CPU.", nil, vm.Top{}, false, "seconds brief"},
 		{"GET", "/v1/vms/{vm}/diagnose", granted, s.diagnose, "What is wrong with the VM: findings with evidence and what to do. A VM that does not run is not woken.", nil, vm.Diagnosis{}, false, "seconds"},

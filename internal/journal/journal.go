@@ -26,8 +26,18 @@ type Auditor interface {
 	Pending(ctx context.Context) ([]vm.AuditRecord, error)
 	// List returns records, newest first.
 	List(ctx context.Context, f vm.AuditFilter) ([]vm.AuditRecord, error)
-	// Verify checks the whole chain.
-	Verify(ctx context.Context) (vm.AuditReport, error)
+	// Record durably records what has happened; each entry has an outcome.
+	Record(ctx context.Context, list []vm.AuditEntry) error
+	// Verify checks the whole chain, and checkpoints from outside against it.
+	Verify(ctx context.Context, outside []vm.Checkpoint) (vm.AuditReport, error)
+	// Prune removes old records and records that.
+	Prune(ctx context.Context, before time.Time, by vm.AuditEntry) (vm.AuditPruned, error)
+	// RotateKey lets another key sign; "" = a new one. It returns the public key.
+	RotateKey(to string) (string, error)
+	// Sign signs a message with the key that signs the log, whose hex public key it returns.
+	Sign(ctx context.Context, message []byte) (sig []byte, key string, err error)
+	// Prove returns the records that pick takes, with proofs against a checkpoint.
+	Prove(ctx context.Context, most int, pick func(vm.AuditRecord) bool) ([]vm.ReceiptLine, vm.Checkpoint, error)
 }
 
 // EventLog is the host's stream of events.
@@ -67,6 +77,7 @@ type Journal struct {
 	cfg    Config
 	hidden []string
 	mute   func() bool // see Mute; nil = never
+	facts  Facts
 }
 
 // New returns a journal.
@@ -79,6 +90,43 @@ func New(c Config) *Journal {
 func (j *Journal) Mute(f func() bool) { j.mute = f }
 
 func (j *Journal) muted() bool { return j.mute != nil && j.mute() }
+
+// Facts says on what a decision stood.
+type Facts struct {
+	// VM returns the record of a VM.
+	VM func(id vm.ID) (vm.VM, bool)
+	// Right returns the digest of the permission by which a caller acts on a VM; "" = it is
+	// the account's own.
+	Right func(who vm.Actor, id vm.ID) string
+}
+
+// Know sets what the journal asks for facts. Call it before the first record.
+func (j *Journal) Know(f Facts) { j.facts = f }
+
+// complete adds the facts on which a decision stood.
+func (j *Journal) complete(e *vm.AuditEntry) {
+	if e.VM == "" || j.facts.VM == nil {
+		return
+	}
+	if v, ok := j.facts.VM(e.VM); ok {
+		if e.Generation = v.Generation; e.Network == "" {
+			e.Network = v.Network.Digest()
+		}
+	}
+	e.Right = j.facts.Right(e.Actor, e.VM)
+}
+
+// Happened durably records what has already happened; each entry has its outcome. It
+// blocks for a write to disk, at most 30 s.
+func (j *Journal) Happened(ctx context.Context, c *vm.Call, list []vm.AuditEntry) error {
+	for i := range list {
+		list[i].Actor, list[i].Request = c.Actor, c.Request
+		j.complete(&list[i])
+	}
+	bounded, stop := j.withDeadline(ctx)
+	defer stop()
+	return j.cfg.Audit.Record(bounded, list)
+}
 
 // Receipt is an audit record whose outcome is not written yet. A nil one stands for a
 // verb without an audit record.
@@ -95,6 +143,7 @@ const auditDeadline = 30 * time.Second
 // disk, at most 30 s.
 func (j *Journal) Begin(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*Receipt, error) {
 	entry.Actor, entry.Request = c.Actor, c.Request
+	j.complete(&entry)
 	bounded, stop := j.withDeadline(ctx)
 	id, err := j.cfg.Audit.Begin(bounded, entry)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {

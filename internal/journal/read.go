@@ -5,6 +5,7 @@ package journal
 
 import (
 	"context"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -34,12 +35,67 @@ func (j *Journal) Records(ctx context.Context, f vm.AuditFilter) ([]vm.AuditReco
 	return j.cfg.Audit.List(ctx, f)
 }
 
-// AuditVerify checks the whole chain. Only an administrator may ask for it.
-func (j *Journal) AuditVerify(ctx context.Context, c *vm.Call) (vm.AuditReport, error) {
+// AuditVerify checks the whole chain, and checkpoints from outside against it. Only an
+// administrator may ask for it.
+func (j *Journal) AuditVerify(ctx context.Context, c *vm.Call, outside []vm.Checkpoint) (vm.AuditReport, error) {
 	if err := c.Actor.AdminOnly(); err != nil {
 		return vm.AuditReport{}, err
 	}
-	return j.cfg.Audit.Verify(ctx)
+	return j.cfg.Audit.Verify(ctx, outside)
+}
+
+// AuditPrune removes audit records that are older than before, in whole segments. Only an
+// administrator may.
+func (j *Journal) AuditPrune(ctx context.Context, c *vm.Call, before time.Time) (vm.AuditPruned, error) {
+	if err := c.Actor.AdminOnly(); err != nil {
+		return vm.AuditPruned{}, err
+	}
+	if before.IsZero() {
+		return vm.AuditPruned{}, vm.Errorf(vm.Invalid, "before", "no time is given").WithHint("`warren audit prune --keep 90d` keeps the last 90 days")
+	}
+	p, err := j.cfg.Audit.Prune(ctx, before, vm.AuditEntry{Actor: c.Actor, Request: c.Request})
+	if c.Receipt == "" {
+		c.Receipt = p.Receipt
+	}
+	return p, err
+}
+
+// AuditRotateKey lets another key sign the audit log; to = "" makes one. Only an
+// administrator may. It returns the hex public key.
+func (j *Journal) AuditRotateKey(ctx context.Context, c *vm.Call, to string) (key string, err error) {
+	if err := c.Actor.AdminOnly(); err != nil {
+		return "", err
+	}
+	end, err := j.Begin(ctx, c, vm.AuditEntry{Op: vm.OpAuditKey, Subject: vm.Clip(to, 80)})
+	if err != nil {
+		return "", err
+	}
+	defer func() { end.End(err, map[string]any{"key": key}) }()
+	return j.cfg.Audit.RotateKey(to)
+}
+
+// Sign signs a document of the server's own with the key that signs the audit log. The
+// message must begin with words that say what it is.
+func (j *Journal) Sign(ctx context.Context, message []byte) (sig []byte, key string, err error) {
+	return j.cfg.Audit.Sign(ctx, message)
+}
+
+// mostProven bounds the lines of one receipt.
+const mostProven = 20_000
+
+// Proven returns the records of a VM with proofs against a signed checkpoint, of the
+// caller's account; admins get those of every account. Kind NotFound when there is none.
+func (j *Journal) Proven(ctx context.Context, c *vm.Call, id vm.ID) ([]vm.ReceiptLine, vm.Checkpoint, error) {
+	if err := c.Actor.OwnerOnly(string(id)); err != nil {
+		return nil, vm.Checkpoint{}, err
+	}
+	lines, at, err := j.cfg.Audit.Prove(ctx, mostProven, func(r vm.AuditRecord) bool {
+		return r.VM == id && (c.Actor.Admin || r.Actor.Account == c.Actor.Account)
+	})
+	if err == nil && len(lines) == 0 {
+		err = vm.Errorf(vm.NotFound, string(id), "the audit log has no record of this VM").WithHint("`warren audit ls` lists the ids; old records may be pruned")
+	}
+	return lines, at, err
 }
 
 // Events streams the events of the caller's account; admins get those of every account.

@@ -4,17 +4,13 @@
 package monitor
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/warren-vm/warren/internal/folder"
 	"github.com/warren-vm/warren/internal/pathrule"
-	"github.com/warren-vm/warren/internal/proxy"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -71,36 +67,15 @@ func (m *machine) setPaths(ctx context.Context, list []vm.PathRule) error {
 // askPath asks the server for a decision about a path.
 func (m *machine) askPath(ctx context.Context, path string, write bool) (time.Duration, error) {
 	var out vm.PathDecision
-	err := m.askServer(ctx, vm.PathQuestion{Path: path, Write: write}, &out)
+	err := m.tellServer(ctx, "/path-ask", vm.PathQuestion{Path: path, Write: write}, &out)
 	switch {
 	case err != nil:
-		return 0, err
+		m.log.Warn("no decision about a path", "path", path, "err", err)
+		return 0, vm.Errorf(vm.Unavailable, path, "no decision: %w", err) // also when the server refused to ask
 	case !out.Allowed:
 		return 0, vm.Errorf(vm.Denied, path, "the access was denied")
 	}
 	return time.Duration(out.Seconds) * time.Second, nil
-}
-
-// askServer sends a question to the server and waits for the answer. Kind Unavailable when the
-// server does not answer.
-func (m *machine) askServer(ctx context.Context, q vm.PathQuestion, to *vm.PathDecision) error {
-	body, err := json.Marshal(q)
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+vm.MonitorHost+"/path-ask", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	resp, err := proxy.Client(m.serverRun().Inside(), m.spec.ID).Do(r)
-	if err != nil {
-		return vm.Errorf(vm.Unavailable, q.Path, "the server does not answer: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return vm.Errorf(vm.Unavailable, q.Path, "the server answered %s", resp.Status)
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, 4096)).Decode(to)
 }
 
 func (s *server) setPaths(w http.ResponseWriter, r *http.Request) {

@@ -195,3 +195,22 @@ func FuzzJudge(f *testing.F) {
 		}
 	})
 }
+
+// TestWire: rules survive their short form.
+func TestWire(t *testing.T) {
+	list := []vm.PathRule{{Action: vm.PathHide, Path: "/**/.env"}, {Action: vm.PathAllow, Path: "/a b/ü"}, {Action: vm.PathReadOnly, Path: "/r"}, {Action: vm.PathAsk, Path: "/q"}, {Action: vm.PathDeny, Path: "/d"}}
+	s, err := pathrule.Decode(pathrule.Encode(list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list {
+		if v := s.Judge(strings.ReplaceAll(r.Path, "**", "x")); v.Action != r.Action {
+			t.Errorf("%s is %s after decoding, want %s", r.Path, v.Action, r.Action)
+		}
+	}
+	for _, bad := range []string{"x/a\n", "\n", "h\n", "ha\n"} {
+		if _, err := pathrule.Decode(bad); err == nil {
+			t.Errorf("%q is decoded", bad)
+		}
+	}
+}

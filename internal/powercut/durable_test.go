@@ -245,7 +245,7 @@ var operations = []operation{
 			if err := open(dir); err != nil {
 				return err
 			}
-			log, err := audit.Open(dir.Audit())
+			log, err := audit.Open(context.Background(), dir.Audit(), audit.Options{})
 			if err != nil {
 				return err
 			}
@@ -271,7 +271,7 @@ var operations = []operation{
 		name:   "a record is signed",
 		before: open,
 		do: func(dir layout.Dir) error {
-			log, err := audit.Open(dir.Audit())
+			log, err := audit.Open(context.Background(), dir.Audit(), audit.Options{})
 			if err != nil {
 				return err
 			}
@@ -496,7 +496,7 @@ func openSealed(dir layout.Dir) error {
 }
 
 func begin(dir layout.Dir, subject string) error {
-	log, err := audit.Open(dir.Audit())
+	log, err := audit.Open(context.Background(), dir.Audit(), audit.Options{})
 	if err != nil {
 		return err
 	}
@@ -505,7 +505,7 @@ func begin(dir layout.Dir, subject string) error {
 }
 
 func recorded(dir layout.Dir) error {
-	log, err := audit.Open(dir.Audit())
+	log, err := audit.Open(context.Background(), dir.Audit(), audit.Options{})
 	if err != nil {
 		return err
 	}

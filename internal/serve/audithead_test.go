@@ -35,7 +35,7 @@ func TestAuditHead(t *testing.T) {
 	head := func() *auditHead { return &auditHead{store.Backend{Store: s}, "here", true} }
 	session := func(n int) vm.AuditReport {
 		t.Helper()
-		l, err := audit.Open(dir)
+		l, err := audit.Open(ctx, dir, audit.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestAuditHead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r, err := a.Verify(ctx)
+		r, err := a.Verify(ctx, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestAuditHead(t *testing.T) {
 	if err != nil || end.Seq != 10 || end.Hash == "" {
 		t.Errorf("the head in the store is %+v (%v), want sequence 10 with a hash", end, err)
 	}
-	l, err := audit.Open(dir)
+	l, err := audit.Open(ctx, dir, audit.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestAuditHead(t *testing.T) {
 	if err := h.Save(ctx, audit.Head{Seq: 12, Hash: "of a record that was cut off"}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := (auditor{l, dir, h}).Verify(ctx); err != nil || r.OK || !strings.Contains(r.Problem, "the tail is cut") {
+	if r, err := (auditor{l, dir, h}).Verify(ctx, nil); err != nil || r.OK || !strings.Contains(r.Problem, "the tail is cut") {
 		t.Errorf("a log that ends before its head verifies as %+v (%v), want a cut tail", r, err)
 	}
 }

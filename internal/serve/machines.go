@@ -6,7 +6,6 @@ package serve
 import (
 	"context"
 	"encoding/json"
-	"maps"
 
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/engine"
@@ -15,6 +14,7 @@ import (
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/monitor"
+	"github.com/warren-vm/warren/internal/pathrule"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -56,6 +56,11 @@ type machine struct{ *monitor.Client }
 func (m machine) Guest() engine.Guest { return guestVerbs{m.Client.Guest()} }
 
 type guestVerbs struct{ *guest.Client }
+
+// Under returns the verbs under path rules; see guest.Client.
+func (g guestVerbs) Under(list []vm.PathRule) engine.Guest {
+	return guestVerbs{g.Client.Under(pathrule.Encode(list))}
+}
 
 // Exec runs a command; see guest.Client.
 func (g guestVerbs) Exec(ctx context.Context, spec vm.ExecSpec) (engine.Exec, error) {
@@ -119,13 +124,6 @@ func (w watch) Close() error {
 	return nil
 }
 
-// auditor implements journal.Auditor with the chain in dir.
-type auditor struct {
-	log  *audit.Log
-	dir  string
-	head *auditHead
-}
-
 // auditHead keeps the end of the audit log in the record store, separately for each host.
 type auditHead struct {
 	records ledger.Backend
@@ -181,60 +179,6 @@ func (h *auditHead) Save(ctx context.Context, end audit.Head) error {
 	}
 	_, err = h.records.Write(ctx, ledger.Op{Kind: auditKind, ID: h.id(), Value: data, Revision: revision})
 	return err
-}
-
-var _ journal.Auditor = auditor{}
-
-// Begin records that an action is about to be taken.
-func (a auditor) Begin(ctx context.Context, e vm.AuditEntry) (string, error) {
-	return a.log.Begin(ctx, audit.Entry{Op: e.Op, VM: e.VM, Subject: e.Subject, Actor: e.Actor, Request: e.Request, Detail: e.Detail})
-}
-
-// End records an action's outcome.
-func (a auditor) End(id string, outcome error, detail map[string]any) error {
-	return a.log.End(id, outcome, detail)
-}
-
-// Pending lists actions without an outcome.
-func (a auditor) Pending(context.Context) ([]vm.AuditRecord, error) {
-	return auditRecords(a.log.Pending()), nil
-}
-
-// List lists records, newest first.
-func (a auditor) List(_ context.Context, f vm.AuditFilter) ([]vm.AuditRecord, error) {
-	l, err := a.log.List(audit.Filter{Account: f.Account, VM: f.VM, Limit: f.Limit, Before: f.After})
-	return auditRecords(l), err
-}
-
-// Verify checks the chain on disk, and its end against the one in the record store.
-func (a auditor) Verify(ctx context.Context) (vm.AuditReport, error) {
-	if err := a.log.Sync(); err != nil {
-		return vm.AuditReport{}, err
-	}
-	kept, err := a.head.Load(ctx)
-	if err != nil {
-		return vm.AuditReport{}, err
-	}
-	r, err := audit.Verify(a.dir, "", kept)
-	return vm.AuditReport{Records: r.Records, Signed: r.Anchored, OK: r.Problem == "", Problem: r.Problem}, err
-}
-
-// auditRecords pairs each action in the log with its result.
-func auditRecords(in []audit.Record) []vm.AuditRecord {
-	out := make([]vm.AuditRecord, 0, len(in))
-	for _, r := range in {
-		detail := r.Detail
-		if len(r.Result) > 0 {
-			detail = make(map[string]any, len(r.Detail)+len(r.Result))
-			maps.Copy(detail, r.Detail)
-			maps.Copy(detail, r.Result)
-		}
-		out = append(out, vm.AuditRecord{
-			ID: r.ID, Seq: r.Seq, Time: r.Time, Op: r.Op, VM: r.VM, Subject: r.Subject, Actor: r.Actor, Request: r.Request,
-			Outcome: r.Outcome, Error: r.Error, EndedAt: r.EndedAt, Detail: detail,
-		})
-	}
-	return out
 }
 
 // eventLog implements journal.EventLog with the log of the data directory.

@@ -94,6 +94,11 @@ func (l *lister) entry(d *os.Root, name, p string, depth int) error {
 	if err := l.ctx.Err(); err != nil {
 		return err
 	}
+	if l.o.May != nil {
+		if err := l.o.May(p); err != nil { // what is hidden does not exist
+			return err
+		}
+	}
 	if l.n++; l.n > maxEntries {
 		return vm.Errorf(vm.Limit, "", "the directory has more than %d entries", maxEntries).WithHint("leave some out with --exclude, or sync a smaller directory")
 	}

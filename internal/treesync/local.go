@@ -64,7 +64,7 @@ func (s *LocalSide) Place(ctx context.Context, r io.Reader, mark Mark) (Placed, 
 	if s.Backup != "" {
 		backup = s.keep
 	}
-	out, err := Place(ctx, s.root, r, mark, backup)
+	out, err := Place(ctx, s.root, r, mark, Guards{Backup: backup})
 	return out, hereError(err)
 }
 

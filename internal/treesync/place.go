@@ -54,16 +54,21 @@ type placer struct {
 	backup func(d *os.Root, name, p string) error // nil = none
 }
 
+// Guards are asked before changes; nil = none.
+type Guards struct {
+	Backup func(d *os.Root, name, p string) error // saves what is replaced or deleted
+	May    func(p string) error                   // its error is why a change is not made
+}
+
 // Place makes the changes that r holds, in their order. Each is made only if the
 // path is as the change says, which is checked before and again right before a
 // file is replaced, and a file appears whole or not at all. What cannot be made is
 // listed in the answer, and the others are made. At the end all is on disk, and
-// then the mark is set. backup, if it is not nil, saves what is replaced or
-// deleted. Kinds of an error, after which some changes may have been made: NoSpace,
+// then the mark is set. Kinds of an error, after which some changes may have been made: NoSpace,
 // Invalid, Cancelled.
-func Place(ctx context.Context, root *os.Root, r io.Reader, mark Mark, backup func(d *os.Root, name, p string) error) (Placed, error) {
+func Place(ctx context.Context, root *os.Root, r io.Reader, mark Mark, g Guards) (Placed, error) {
 	out := Placed{Failed: []Failed{}}
-	p := placer{walker: walker{root: root}, buf: make([]byte, 128<<10), backup: backup}
+	p := placer{walker: walker{root: root}, buf: make([]byte, 128<<10), backup: g.Backup}
 	defer p.close()
 	in := newLines(r)
 	for ; ; out.Done++ {
@@ -84,7 +89,13 @@ func Place(ctx context.Context, root *os.Root, r io.Reader, mark Mark, backup fu
 		if op.Content {
 			content.N = op.New.Size
 		}
-		err := p.change(&op, content)
+		var err error
+		if g.May != nil {
+			err = g.May(string(op.Path))
+		}
+		if err == nil {
+			err = p.change(&op, content)
+		}
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return out, err
 		}

@@ -452,7 +452,7 @@ func TestPlaceStaysInside(t *testing.T) {
 		if err := errors.Join(writeLine(&b, Op{Path: vm.GuestPath(p), New: e}), writeLine(&b, Op{End: true})); err != nil {
 			t.Fatal(err)
 		}
-		out, err := Place(t.Context(), root, &b, Mark{}, nil)
+		out, err := Place(t.Context(), root, &b, Mark{}, Guards{})
 		if err == nil && len(out.Failed) == 0 {
 			t.Errorf("a change of %s was made", p)
 		}

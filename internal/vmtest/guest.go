@@ -489,3 +489,6 @@ func (w *watch) Close() error {
 	})
 	return nil
 }
+
+// Under returns the guest itself: path rules are kept by the real agent.
+func (g *guest) Under([]vm.PathRule) engine.Guest { return g }

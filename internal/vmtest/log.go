@@ -66,6 +66,7 @@ func (a *Audit) Begin(ctx context.Context, e vm.AuditEntry) (string, error) {
 	r := vm.AuditRecord{
 		ID: vm.NewReceiptID(), Seq: int64(len(a.recs) + 1), Time: time.Now().UTC(), Op: e.Op, VM: e.VM,
 		Subject: e.Subject, Actor: e.Actor, Request: e.Request, Outcome: "pending", Detail: e.Detail,
+		Generation: e.Generation, Network: e.Network, Right: e.Right,
 	}
 	a.recs = append(a.recs, r)
 	return r.ID, nil
@@ -123,8 +124,38 @@ func (a *Audit) List(_ context.Context, f vm.AuditFilter) ([]vm.AuditRecord, err
 	return out, nil
 }
 
-// Verify implements engine.Auditor.
-func (a *Audit) Verify(context.Context) (vm.AuditReport, error) {
+// Record implements journal.Auditor.
+func (a *Audit) Record(ctx context.Context, list []vm.AuditEntry) error {
+	for _, e := range list {
+		id, err := a.Begin(ctx, e)
+		if err == nil {
+			err = a.End(id, nil, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Prune implements journal.Auditor; it removes nothing.
+func (a *Audit) Prune(context.Context, time.Time, vm.AuditEntry) (vm.AuditPruned, error) {
+	return vm.AuditPruned{}, nil
+}
+
+// RotateKey implements journal.Auditor; this log has no key.
+func (a *Audit) RotateKey(to string) (string, error) { return to, nil }
+
+// Sign implements journal.Auditor; this log has no key.
+func (a *Audit) Sign(context.Context, []byte) ([]byte, string, error) { return nil, "", nil }
+
+// Prove implements journal.Auditor; this log has no proofs.
+func (a *Audit) Prove(context.Context, int, func(vm.AuditRecord) bool) ([]vm.ReceiptLine, vm.Checkpoint, error) {
+	return nil, vm.Checkpoint{}, nil
+}
+
+// Verify implements journal.Auditor.
+func (a *Audit) Verify(context.Context, []vm.Checkpoint) (vm.AuditReport, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return vm.AuditReport{Records: int64(len(a.recs)), OK: true}, nil

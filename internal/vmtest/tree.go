@@ -147,7 +147,7 @@ func (g *guest) PlaceFiles(ctx context.Context, user, p, pair, mark string, r io
 	}
 	err = g.real(ctx, "place", user, p, pair, func(root *os.Root, dir string) (err error) {
 		m := treesync.Mark{Pair: pair, Value: mark}
-		if out, err = treesync.Place(ctx, root, bytes.NewReader(data), m, nil); err != nil {
+		if out, err = treesync.Place(ctx, root, bytes.NewReader(data), m, treesync.Guards{}); err != nil {
 			return badFile(p, err.Error())
 		}
 		g.disk.mu.Lock()
