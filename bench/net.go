@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -49,9 +50,22 @@ func (b *bench) netSection(ctx context.Context, run func(*netBench) error) (err 
 	}
 	n := &netBench{bench: b, ctx: ctx, s: s, id: id, outside: o, guest: g}
 	if err := run(n); err != nil {
-		return fmt.Errorf("%w\nserver: %s", err, tail(s.log, 0))
+		return fmt.Errorf("%w\nlast connections:\n%s", err, n.lastConnections())
 	}
 	return g.end()
+}
+
+// lastConnections are the newest records of the guest's connections, one a line.
+func (n *netBench) lastConnections() string {
+	var list api.Connections
+	if err := n.s.call(n.ctx, "GET", "/v1/vms/"+n.id+"/connections", nil, &list); err != nil {
+		return err.Error()
+	}
+	var out strings.Builder
+	for _, c := range list.Connections[max(0, len(list.Connections)-12):] {
+		fmt.Fprintf(&out, "%s %s %s allowed=%v: %s\n", c.Time.Format(time.StampMilli), c.Dest, c.How, c.Allowed, c.Reason)
+	}
+	return out.String()
 }
 
 // netPolicy is a policy with the name that its rows have.
@@ -126,7 +140,7 @@ func (n *netBench) setup() error {
 					return err
 				}
 				const first = 2 // after a change caches are cold
-				d, err := n.guest.do(order{Do: "setup", Kind: k.kind, Port: k.port, N: first + 8})
+				d, err := n.guest.do(order{Do: "setup", Kind: k.kind, Port: k.port, Lookup: k.rule.To == outsideName, N: first + 8})
 				if err != nil {
 					return fmt.Errorf("%s%s: %w", prefix, p.name, err)
 				}
@@ -267,7 +281,7 @@ func (n *netBench) change() error {
 		go func() {
 			d, err := n.guest.do(order{Do: "change", Port: echoPort, Report: reportPort})
 			if err == nil && !(d.Cut && d.Refused && d.After) {
-				err = fmt.Errorf("the guest saw its connection cut: %v, a new one refused: %v, one at the end refused: %v", d.Cut, d.Refused, d.After)
+				err = fmt.Errorf("the guest saw its connection cut: %v, a new one refused: %v (after %d, %q), one at the end refused: %v", d.Cut, d.Refused, d.Tries, d.Why, d.After)
 			}
 			ended <- err
 		}()

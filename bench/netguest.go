@@ -29,8 +29,8 @@ def tcp(o):
     s = socket.socket(); s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1); s.settimeout(30)
     s.connect((o["ip"], o["port"])); return s
 def setup(o):
-    o["ip"] = socket.getaddrinfo(o["name"], None, socket.AF_INET)[0][4][0]
-    first = hello(o["name"]) if o["kind"] == "greeting" else b"x"; took = []
+    if o["lookup"]: o["ip"] = socket.getaddrinfo(o["name"], None, socket.AF_INET)[0][4][0]
+    first = hello(o["name"]) if o["kind"] == "greeting" else b"x\n"; took = []
     for _ in range(o["n"]):
         begun = now(); s = tcp(o)
         if o["kind"] == "tls":
@@ -81,14 +81,14 @@ def https(o):
     c.close()
     return out
 def change(o):
-    report = tcp({"ip": o["ip"], "port": o["report"]}); live = tcp(o); live.sendall(b"x"); live.recv(1); live.setblocking(False)
-    cut = refused = False; tries = 0; ended = now() + 20; report.sendall(b"!")
+    report = tcp({"ip": o["ip"], "port": o["report"]}); live = tcp(o); live.sendall(b"x\n"); live.recv(1); live.setblocking(False)
+    cut = refused = False; tries = 0; why = ""; ended = now() + 20; report.sendall(b"!")
     while not (cut and refused) and now() < ended:
         if not refused:
             tries += 1
             try:
-                s = tcp(o); s.sendall(b"x"); refused = s.recv(1) == b""; s.close()
-            except OSError: refused = True
+                s = tcp(o); s.sendall(b"x\n"); refused = s.recv(1) != b"x"; s.close()
+            except OSError as e: refused, why = True, str(e)
             if refused: report.sendall(b"R")
         if not cut:
             try: cut = live.recv(1) == b""
@@ -96,10 +96,10 @@ def change(o):
             except OSError: cut = True
             if cut: report.sendall(b"C")
     try:
-        s = tcp(o); s.sendall(b"x"); after = s.recv(1) == b""; s.close()
+        s = tcp(o); s.sendall(b"x\n"); after = s.recv(1) != b"x"; s.close()
     except OSError: after = True
     report.close(); live.close()
-    return {"cut": cut, "refused": refused, "after": after, "tries": tries}
+    return {"cut": cut, "refused": refused, "after": after, "tries": tries, "why": why}
 for line in sys.stdin:
     o = json.loads(line)
     try: out = {"setup": setup, "bulk": bulk, "https": https, "change": change}[o["do"]](o)
@@ -115,6 +115,7 @@ type order struct {
 	Port   int               `json:"port"`
 	Report int               `json:"report"`
 	Kind   string            `json:"kind,omitempty"` // of setup: tcp, greeting or tls
+	Lookup bool              `json:"lookup"`         // of setup: the name is looked up before
 	N      int               `json:"n"`
 	Way    string            `json:"way,omitempty"` // of bulk: d = to the guest, u = from it
 	Bytes  int64             `json:"bytes"`
@@ -134,6 +135,7 @@ type done struct {
 	Refused bool      `json:"refused"`
 	After   bool      `json:"after"` // refused at the end, too
 	Tries   int       `json:"tries"`
+	Why     string    `json:"why"` // the refused one failed
 }
 
 // netGuest is the running program.

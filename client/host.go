@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
@@ -29,26 +30,58 @@ func (c *Client) Config(ctx context.Context) (json.RawMessage, error) {
 	return do[json.RawMessage](ctx, c, call{method: "GET", path: pathOf("v1", "config")}, nil)
 }
 
-// Audit returns audit records, newest first: of one VM (ref "" = all), at most
-// limit (0 = the server's default), with numbers above after.
-func (c *Client) Audit(ctx context.Context, ref string, limit int, after int64) ([]api.AuditRecord, error) {
+// AuditQuery selects audit records. A zero field selects all.
+type AuditQuery struct {
+	VM, Op, Actor, ID string
+	Since, Until      time.Time
+	Limit             int   // 0 = the server's default
+	After             int64 // begin after the record with this number
+}
+
+// Audit returns audit records, newest first.
+func (c *Client) Audit(ctx context.Context, f AuditQuery) ([]api.AuditRecord, error) {
 	q := url.Values{}
-	if ref != "" {
-		q.Set("vm", ref)
+	for name, text := range map[string]string{"vm": f.VM, "op": f.Op, "actor": f.Actor, "id": f.ID} {
+		if text != "" {
+			q.Set(name, text)
+		}
 	}
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
+	for name, at := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+		if !at.IsZero() {
+			q.Set(name, at.UTC().Format(time.RFC3339))
+		}
 	}
-	if after > 0 {
-		q.Set("after", strconv.FormatInt(after, 10))
+	if f.Limit > 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	if f.After > 0 {
+		q.Set("after", strconv.FormatInt(f.After, 10))
 	}
 	l, err := do[api.AuditList](ctx, c, call{method: "GET", path: pathOf("v1", "audit"), query: q}, nil)
 	return l.Records, err
 }
 
-// AuditVerify checks the chain of audit records. Admins only.
-func (c *Client) AuditVerify(ctx context.Context) (api.AuditReport, error) {
-	return do[api.AuditReport](ctx, c, call{method: "GET", path: pathOf("v1", "audit", "verify")}, nil)
+// AuditVerify checks the chain of audit records, and checkpoints that were kept outside
+// against it. Admins only.
+func (c *Client) AuditVerify(ctx context.Context, outside []vm.Checkpoint) (api.AuditReport, error) {
+	return do[api.AuditReport](ctx, c, call{method: "POST", path: pathOf("v1", "audit", "verify")}, api.VerifyAudit{Anchors: outside})
+}
+
+// AuditPrune removes audit records that are older than before, in whole segments. Admins
+// only.
+func (c *Client) AuditPrune(ctx context.Context, before time.Time) (vm.AuditPruned, error) {
+	return do[vm.AuditPruned](ctx, c, call{method: "POST", path: pathOf("v1", "audit", "prune")}, api.PruneAudit{Before: before})
+}
+
+// AuditRotateKey lets another key sign the audit log; to = "": the server makes one. Admins
+// only.
+func (c *Client) AuditRotateKey(ctx context.Context, to string) (api.AuditKey, error) {
+	return do[api.AuditKey](ctx, c, call{method: "POST", path: pathOf("v1", "audit", "key")}, api.RotateAuditKey{To: to})
+}
+
+// Receipt returns the signed receipt of a VM; a deleted one is named by its id.
+func (c *Client) Receipt(ctx context.Context, ref string) (vm.Receipt, error) {
+	return do[vm.Receipt](ctx, c, call{method: "GET", path: pathOf("v1", "receipts", ref)}, nil)
 }
 
 // Accounts returns all accounts. Admins only.

@@ -98,6 +98,16 @@ type ConnectionsSum struct {
 	Down    int64     `json:"down"`
 }
 
+// Less returns the sum without the connections of an earlier state of it; nil = none is
+// left.
+func (s *ConnectionsSum) Less(o ConnectionsSum) *ConnectionsSum {
+	left := ConnectionsSum{Since: o.Until, Until: s.Until, Allowed: s.Allowed - o.Allowed, Refused: s.Refused - o.Refused, Up: s.Up - o.Up, Down: s.Down - o.Down}
+	if left.Allowed+left.Refused == 0 {
+		return nil
+	}
+	return &left
+}
+
 // ReceiptLine is one line of the audit log with the proof that it is in it.
 type ReceiptLine struct {
 	Seq    int64    `json:"seq"`

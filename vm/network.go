@@ -120,7 +120,7 @@ type SecretUse struct {
 type Registry struct {
 	Host    string `json:"host"`    // lower case DNS name, without a port
 	Port    int    `json:"port"`    // TCP port
-	Manager string `json:"manager"` // apt, npm, pip, go
+	Manager string `json:"manager"` // apt, npm, pip, go, cargo
 }
 
 // ParseNetworkMode checks s. The error has kind Invalid.

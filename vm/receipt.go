@@ -18,12 +18,12 @@ type Receipt struct {
 	Version    int            `json:"version"`
 	VM         ID             `json:"vm"`
 	Made       time.Time      `json:"made"`
-	Warren     string         `json:"warren"`         // version of the server
-	Key        string         `json:"key"`            // hex public key that signed the checkpoint
-	Keys       []Checkpoint   `json:"keys,omitempty"` // by which earlier keys handed over, oldest first
+	Warren     string         `json:"warren"` // version of the server
+	Key        string         `json:"key"`    // hex public key of both signatures
 	Checkpoint Checkpoint     `json:"checkpoint"`
 	Summary    ReceiptSummary `json:"summary"`
-	Lines      []ReceiptLine  `json:"lines"` // oldest first
+	Lines      []ReceiptLine  `json:"lines"`               // oldest first
+	Signature  string         `json:"signature,omitempty"` // hex, Ed25519; over the canonical JSON of the rest
 }
 
 // ReceiptSummary is what the records of a receipt say.

@@ -24,25 +24,25 @@ type Act struct {
 	All any
 }
 
-// Approve lets a call go on. If the permission of the calling identity makes the right of
+// Approve lets a call continue. If the permission of the calling identity makes the right of
 // the verb depend on approval, Approve waits for the decision, and sets the approval in c.
-// Other callers go on at once. A verb with an audit record calls it before anything happens;
+// Other callers continue at once. A verb with an audit record calls it before anything happens;
 // see Cleared. It blocks until the decision, its deadline, or the end of ctx or of the
 // caller's right. Kinds: Denied, WrongState, Limit; see asks.Call.
 func (a *Access) Approve(ctx context.Context, c *vm.Call, v vm.VM, act Act) error {
-	if c.Actor.Identity == "" || !a.asks(c.Actor, v.ID, vm.AskRightOf(act.Verb)) {
+	if c.Actor.Identity == "" || !a.mustAsk(c.Actor, v.ID, vm.AskRightOf(act.Verb)) {
 		return nil
 	}
-	return a.approve(ctx, c, v, act)
+	return a.waitFor(ctx, c, v, act)
 }
 
 // ApproveAsOwner is Approve for a verb that only the owner of an account may use: an
 // identity may after an approval, and is refused unless its permission says that it asks.
 func (a *Access) ApproveAsOwner(ctx context.Context, c *vm.Call, v vm.VM, act Act) error {
-	if c.Actor.Identity == "" || !a.asks(c.Actor, v.ID, vm.AskRightOf(act.Verb)) {
+	if c.Actor.Identity == "" || !a.mustAsk(c.Actor, v.ID, vm.AskRightOf(act.Verb)) {
 		return c.Actor.OwnerOnly(string(v.ID))
 	}
-	err := a.approve(ctx, c, v, act)
+	err := a.waitFor(ctx, c, v, act)
 	c.Actor.AsOwner = err == nil
 	return err
 }
@@ -50,15 +50,15 @@ func (a *Access) ApproveAsOwner(ctx context.Context, c *vm.Call, v vm.VM, act Ac
 // Asks reports whether an identity's permission for a VM makes the right of a verb depend on
 // approval.
 func (a *Access) Asks(who vm.Actor, id vm.ID, verb vm.Op) bool {
-	return who.Identity != "" && a.asks(who, id, vm.AskRightOf(verb))
+	return who.Identity != "" && a.mustAsk(who, id, vm.AskRightOf(verb))
 }
 
-func (a *Access) asks(who vm.Actor, id vm.ID, right vm.AskRight) bool {
+func (a *Access) mustAsk(who vm.Actor, id vm.ID, right vm.AskRight) bool {
 	p, ok := a.permission(who.Identity, id)
 	return ok && right != "" && slices.Contains(p.Ask, right)
 }
 
-func (a *Access) approve(ctx context.Context, c *vm.Call, v vm.VM, act Act) error {
+func (a *Access) waitFor(ctx context.Context, c *vm.Call, v vm.VM, act Act) error {
 	c.Actor.Ask, c.Actor.AskedFor, c.Actor.AsOwner = "", "", false
 	if err := a.May(c.Actor, v.ID, act.Verb, act.User); err != nil {
 		return err
@@ -121,7 +121,7 @@ func stored(s string) string {
 // it is called where the audit record of a verb is written.
 func (a *Access) Cleared(who vm.Actor, id vm.ID, verb vm.Op) error {
 	right := vm.AskRightOf(verb)
-	if who.Identity == "" || !a.asks(who, id, right) || who.Ask != "" && who.AskedFor == right {
+	if who.Identity == "" || !a.mustAsk(who, id, right) || who.Ask != "" && who.AskedFor == right {
 		return nil
 	}
 	return vm.Errorf(vm.Denied, string(id), "the identity may do this only with an approval, and this way does not ask for one").

@@ -50,7 +50,7 @@ func (a *Access) GrantVM(ctx context.Context, c *vm.Call, identity, ref string, 
 
 // ChangeGrant replaces the Linux users of a permission, and the rights that depend on
 // approval; nil = no change. It ends sessions of users who are no longer allowed. Calls that
-// have begun go on.
+// have begun continue.
 func (a *Access) ChangeGrant(ctx context.Context, c *vm.Call, identity, ref string, users *[]string, ask *[]vm.AskRight) (vm.VMPermission, error) {
 	var list []string
 	if users != nil {

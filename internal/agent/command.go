@@ -302,7 +302,7 @@ func (c *guestCommand) call(method, path string, query url.Values) (a guestAnswe
 		if now := c.machine(); now != c.before {
 			return a, errForked
 		}
-		return a, fmt.Errorf("the answer was lost; see what came of it: warren-agent status (%w)", cmp.Or(err, io.ErrUnexpectedEOF))
+		return a, fmt.Errorf("the answer was lost; see its result: warren-agent status (%w)", cmp.Or(err, io.ErrUnexpectedEOF))
 	}
 	a.body = body
 	for line := range strings.SplitSeq(string(head), "\r\n") {

@@ -6,7 +6,6 @@ package agent
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"os"
 	"path/filepath"
@@ -28,6 +27,9 @@ const (
 func (a *Agent) give(r vm.Reset) {
 	if err := a.giveSecrets(r.Secrets); err != nil {
 		a.log.Warn("the placeholders of secrets were not written", "err", err)
+	}
+	if err := a.giveChromium(r.OwnCA); err != nil {
+		a.log.Warn("Chromium's policy was not written", "err", err)
 	}
 	var env strings.Builder
 	for _, s := range r.Secrets {
@@ -136,25 +138,21 @@ func (a *Agent) giveCA(own string, r vm.Reset) error {
 	if err := writeSmall(filepath.Join(run, bundleFile), string(bundle), 0o644); err != nil {
 		return err
 	}
-	if err := a.giveChromium(r.OwnCA); err != nil {
-		return err
-	}
 	return writeSmall(java, string(javaTrust(bundle)), 0o644)
 }
 
-// giveChromium writes Chromium's policy, to which links on the disk lead.
+// giveChromium writes Chromium's policy, to which links on the disk lead: the VM's own CA, and
+// no encrypted greetings, because a network that decides by names refuses them.
 func (a *Agent) giveChromium(ca []byte) error {
-	block, _ := pem.Decode(ca)
-	if block == nil {
-		return nil
+	text := `{"EncryptedClientHelloEnabled":false`
+	if block, _ := pem.Decode(ca); block != nil {
+		text += `,"CACertificates":["` + base64.StdEncoding.EncodeToString(block.Bytes) + `"]`
 	}
-	data, err := json.Marshal(map[string][]string{"CACertificates": {base64.StdEncoding.EncodeToString(block.Bytes)}})
-	if err != nil {
-		return err
-	}
+	text += "}\n"
 	file := filepath.Join(a.cfg.RunDir, filepath.Base(vm.ChromiumPolicyFile))
-	if err := writeSmall(file, string(data)+"\n", 0o644); err != nil {
-		return err
+	b := make([]byte, maxSmall)
+	if n, err := readSmall(file, b); err == nil && string(b[:n]) == text {
+		return nil // the links are there, too
 	}
 	for _, d := range vm.ChromiumPolicies() {
 		dir := filepath.Join(a.cfg.EtcDir, strings.TrimPrefix(d, "/etc"))
@@ -165,7 +163,7 @@ func (a *Agent) giveChromium(ca []byte) error {
 			return err
 		}
 	}
-	return nil
+	return writeSmall(file, text, 0o644)
 }
 
 // envName reports whether s can be the name of a variable.

@@ -82,14 +82,14 @@ func (a *Asks) announce(ctx context.Context) {
 		case d := <-a.send:
 			a.tasks.Go(func() { // ends with ctx, or after the last try
 				defer func() { <-places }()
-				a.call(ctx, client, d)
+				a.post(ctx, client, d)
 			})
 		}
 	}
 }
 
-// call tries one call of the webhook until it succeeds or is useless.
-func (a *Asks) call(ctx context.Context, client *http.Client, d delivery) {
+// post tries one call of the webhook until it succeeds or is useless.
+func (a *Asks) post(ctx context.Context, client *http.Client, d delivery) {
 	for {
 		status, err := d.Post(ctx, client)
 		if err == nil || ctx.Err() != nil {

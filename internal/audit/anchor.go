@@ -66,7 +66,7 @@ func cutEnd(name string, n int64) error {
 	return nil
 }
 
-// chooseSigner takes the signer that the log goes on with, and checks that the last
+// chooseSigner takes the signer that the log continues with, and checks that the last
 // signature allows it. The key in the directory hands over to another signer once.
 func (l *Log) chooseSigner(last vm.Checkpoint, other Signer) error {
 	var own Signer
@@ -162,7 +162,7 @@ func (l *Log) sign(next ed25519.PublicKey) error {
 // anchor signs the chain's end, unless it is signed.
 func (l *Log) anchor(lifetime context.Context, next ed25519.PublicKey) (err error) {
 	l.mu.Lock()
-	p, anchored, signer := l.point, l.anchored, l.signer
+	p, anchored, signer, handed := l.point, l.anchored, l.signer, l.handed
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -171,6 +171,10 @@ func (l *Log) anchor(lifetime context.Context, next ed25519.PublicKey) (err erro
 	}()
 	if p.Seq == 0 || p.Seq == anchored && next == nil {
 		return nil
+	}
+	if handed != nil {
+		return vm.Errorf(vm.Unavailable, "audit", "the audit log was handed over to the key %s, which this server does not have", vm.Fingerprint(handed)).
+			WithHint("restart the server with the --audit-key or --audit-signer of that key")
 	}
 	c, err := checkpoint(lifetime, signer, p, next)
 	if err != nil {
@@ -237,4 +241,16 @@ func appendTo(name string, line []byte) (err error) {
 		return syncDir(filepath.Dir(name))
 	}
 	return nil
+}
+
+// Sign signs a message that is no checkpoint with the signer of the log, and returns its
+// hex public key.
+func (l *Log) Sign(ctx context.Context, message []byte) (sig []byte, key string, err error) {
+	l.mu.Lock()
+	by := l.signer
+	l.mu.Unlock()
+	ctx, stop := context.WithTimeout(ctx, signDeadline)
+	defer stop()
+	sig, err = by.Sign(ctx, message)
+	return sig, hex.EncodeToString(by.Public()), err
 }

@@ -49,7 +49,7 @@ func copied(t *testing.T, from string) string {
 }
 
 // TestOlderChain: a log that an older warren wrote verifies, opens with its open action,
-// goes on, and gets a tree over all of its records.
+// takes new records, and gets a tree over all of its records.
 func TestOlderChain(t *testing.T) {
 	dir := copied(t, "testdata/format1")
 	before := verified(t, dir, "")
@@ -164,7 +164,7 @@ func TestForeignChain(t *testing.T) {
 	}
 }
 
-// TestKeySwapped: a server does not go on with another key, and a key that signs when it
+// TestKeySwapped: a server does not continue with another key, and a key that signs when it
 // may not is found.
 func TestKeySwapped(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
@@ -268,7 +268,7 @@ func (f fragile) Sign(ctx context.Context, m []byte) ([]byte, error) {
 	}
 }
 
-// TestSignerFails: while the signer fails, records go on up to a bound, and then nothing
+// TestSignerFails: while the signer fails, records are written up to a bound, and then nothing
 // is recorded, so nothing is done. Once it works again, all is signed.
 func TestSignerFails(t *testing.T) {
 	key, err := makeKey(filepath.Join(t.TempDir(), "key"))

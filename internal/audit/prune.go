@@ -201,7 +201,7 @@ func (l *Log) removeSegment(n int) error {
 }
 
 // RotateKey lets another key sign from now on; the old one signs it first. With to = nil
-// it makes a new key beside the old one, whose file it replaces; else the log goes on
+// it makes a new key beside the old one, whose file it replaces; else the log continues
 // with that key once it is opened with a signer that has it. Kinds: Invalid (the present
 // signer is a program, and to is nil), Unavailable, NoSpace, Internal.
 func (l *Log) RotateKey(to ed25519.PublicKey) (ed25519.PublicKey, error) {
@@ -227,7 +227,7 @@ func (l *Log) RotateKey(to ed25519.PublicKey) (ed25519.PublicKey, error) {
 	return next.Public(), promote(old.name)
 }
 
-// handOver signs the next key, and goes on with by if that is not nil.
+// handOver signs the next key, and continues with by if that is not nil.
 func (l *Log) handOver(next ed25519.PublicKey, by Signer) error {
 	if l.head().Seq == 0 {
 		if err := l.note("the log begins"); err != nil {

@@ -100,17 +100,17 @@ func Verify(dir, public string, kept Head, outside ...vm.Checkpoint) (Report, er
 // verifier is a walk over the chain.
 type verifier struct {
 	Report
-	hash    string // of the last line
-	first   string // hash of the first line
-	tree    merkle.Tree
-	points  []checked // what is compared with the chain, by number
-	at      int       // the next of points
-	last    int64     // the highest number that was signed
-	keys    []string  // that have signed, in order
-	kept    Head
-	newest  time.Time
-	prunes  map[int64]string // roots by number, from the records of prunings
-	ends    map[int64]string // roots by number, at the ends of segments
+	hash   string // of the last line
+	first  string // hash of the first line
+	tree   merkle.Tree
+	points []checked // what is compared with the chain, by number
+	at     int       // the next of points
+	last   int64     // the highest number that was signed
+	keys   []string  // that have signed, in order
+	kept   Head
+	newest time.Time
+	prunes map[int64]string // roots by number, from the records of prunings
+	ends   map[int64]string // roots by number, at the ends of segments
 }
 
 // checked is a digest that the chain must have.

@@ -19,6 +19,11 @@ type Local struct {
 	Program string
 	// Serve runs the server until ctx ends; then it returns nil.
 	Serve func(ctx context.Context, o ServeOptions, stdout, stderr io.Writer) error
+	// AuditVerify checks the audit log in a directory without a server. key is a public key
+	// or a fingerprint; "" = the one in the directory.
+	AuditVerify func(dir, key string, outside []vm.Checkpoint) (vm.AuditReport, error)
+	// AuditAnchors reads the checkpoints in a file.
+	AuditAnchors func(data []byte) ([]vm.Checkpoint, error)
 	// Doctor makes every check; ok is false if something required is missing.
 	// It fails only if it could not check.
 	Doctor func(ctx context.Context, data string) (checks []Check, ok bool, err error)
@@ -52,6 +57,12 @@ type ServeOptions struct {
 	S3Endpoint    string
 	S3Credentials string
 	Clamd         string
+	AskWebhook    string
+	AuditKey      string
+	AuditSigner   string
+	AuditAnchor   []string
+	AuditKeep     string
+	AuditArgs     string
 	NetDefault    string
 	Pool          string
 	StorageBudget string

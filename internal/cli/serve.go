@@ -42,6 +42,12 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 	f.StringVar(&o.S3Endpoint, "s3-endpoint", "", "store the bytes of objects in this bucket of another S3: https://HOST/BUCKET")
 	f.StringVar(&o.S3Credentials, "s3-credentials", "", "file with AWS_ACCESS_KEY_ID= and AWS_SECRET_ACCESS_KEY= for --s3-endpoint")
 	f.StringVar(&o.Clamd, "clamd", "", "ClamAV daemon that judges uploads, too: its socket, or host:port")
+	f.StringVar(&o.AskWebhook, "ask-webhook", "", "URL that is told of what waits for approval; ask-webhook.secret in the data directory signs the calls")
+	f.StringVar(&o.AuditKey, "audit-key", "", "file with the key that signs the audit log (default: one in the data directory)")
+	f.StringVar(&o.AuditSigner, "audit-signer", "", "program that signs the audit log in place of a key")
+	f.StringArrayVar(&o.AuditAnchor, "audit-anchor", nil, "place outside that gets each checkpoint of the audit log, file:PATH or webhook:https://...; may repeat")
+	f.StringVar(&o.AuditKeep, "audit-keep", "", "age at which audit records are removed, such as 90d (default: never)")
+	f.StringVar(&o.AuditArgs, "audit-args", "", "arguments of commands in audit records: full, digest or none (default full)")
 	f.BoolVar(&o.RequireKVM, "require-kvm", false, "refuse to run where VMs would be emulated")
 	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "use this etcd cluster instead of the embedded one")
 	f.StringVar(&o.HostID, "host-id", "", "id of this server among the servers of one etcd cluster (default: kept in the data directory)")
@@ -50,5 +56,6 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 	f.StringVar(&o.StorageBudget, "storage-budget", "", "limit of the data directory, such as 200G or 80% of the disk (default 80%)")
 	f.StringVar(&o.AccountDisk, "account-disk", "", "default disk quota of accounts other than admins': 50G, 50% of the budget, or off (default 50%)")
 	a.completeFlag(cmd, "net-default", "closed", "packages", "open")
+	a.completeFlag(cmd, "audit-args", "full", "digest", "none")
 	return cmd
 }

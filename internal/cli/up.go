@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -37,6 +38,7 @@ type upOptions struct {
 	paths        []string
 	repos        []string
 	secrets      []string
+	filesystemMD bool
 }
 
 func newUp(a *app) *cobra.Command {
@@ -58,6 +60,7 @@ run, if the disk runs short, the lowest priority first.`,
   warren up ./agent-image --name agent
   warren up --profile dev --add-dir .:/src:rw
   warren up --name box --mount s3://datasets/2026:/data:ro
+  warren up --name agent --filesystem-md
   warren up --name fix --repo app --repo lib:/work/lib
   warren up --name web-1 --label team=web --label tier=test`,
 		Args: args(0, 1, ""),
@@ -82,6 +85,7 @@ run, if the disk runs short, the lowest priority first.`,
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	f.StringArrayVar(&o.repos, "repo", nil, "clone a repository into it: REPO[:PATH], a name of `repo ls` or a URL; may repeat")
 	f.StringArrayVar(&o.secrets, "secret", nil, "let it use a secret of `warren secret ls`; may repeat")
+	f.BoolVar(&o.filesystemMD, "filesystem-md", false, "write FILESYSTEM.md into the working directory: which places of the VM last")
 	o.giving.add(cmd)
 	a.labelFlag(cmd, &o.labels)
 	f.StringArrayVar(&o.paths, "path", nil, "a path rule ACTION:PATTERN, such as hide:/src/.env; the first that matches decides; may repeat")
@@ -224,7 +228,10 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	a.sayRetention(r)
 	made, err := a.create(ctx, c, r)
 	if err == nil {
-		if err = extra.give(ctx, c, string(made.ID)); err != nil { // differs from the request
+		if err = extra.give(ctx, c, string(made.ID)); err == nil && o.filesystemMD {
+			err = writeFilesystemMD(ctx, c, string(made.ID))
+		}
+		if err != nil { // differs from the request
 			err = errors.Join(err, a.removeAfter(ctx, c, string(made.ID), err))
 		}
 	}
@@ -239,6 +246,21 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	}
 	a.describeNew(made.VM)
 	return nil
+}
+
+// writeFilesystemMD writes FILESYSTEM.md in a VM once everything is mounted. The VM's own
+// command makes the text. A file of that name stays.
+func writeFilesystemMD(ctx context.Context, c *client.Client, id string) error {
+	e, err := c.Exec(ctx, id, vm.ExecSpec{Command: "test -e FILESYSTEM.md || " + vm.GuestProgram + " filesystem > FILESYSTEM.md"})
+	if err != nil {
+		return err
+	}
+	var said bytes.Buffer
+	status, err := e.Run(&said, &said)
+	if err == nil && status.Code != 0 {
+		err = vm.Errorf(vm.GuestFault, "FILESYSTEM.md", "was not written: %s", plain(vm.Clip(strings.TrimSpace(said.String()), 300)))
+	}
+	return err
 }
 
 // defaultIdle is the API's idle timeout if the request has none.

@@ -56,7 +56,7 @@ func ParseRule(text string) (vm.NetRule, error) {
 		}
 		r.Ports = []vm.PortRange{g}
 	}
-	r.To = canonical(host)
+	r.To = spelled(host)
 	if err := CheckRule(r); err != nil {
 		return r, err
 	}
@@ -110,8 +110,8 @@ func parsePorts(subject, s string) (vm.PortRange, error) {
 	return vm.PortRange{First: int(first), Last: int(last)}, nil
 }
 
-// canonical is the one spelling of a rule's To.
-func canonical(to string) string {
+// spelled is the one spelling of a rule's To.
+func spelled(to string) string {
 	if p, ok := prefixOf(to); ok {
 		if p.IsSingleIP() {
 			return p.Addr().String()
@@ -124,7 +124,7 @@ func canonical(to string) string {
 // Canonical returns a rule in its one spelling: its To and Proto in lower case, its methods
 // in upper case. The result may still be invalid.
 func Canonical(r vm.NetRule) vm.NetRule {
-	r.To = canonical(strings.TrimSpace(r.To))
+	r.To = spelled(strings.TrimSpace(r.To))
 	r.Proto = strings.ToLower(r.Proto)
 	r.Methods = slices.Clone(r.Methods)
 	for i, m := range r.Methods {
@@ -169,8 +169,8 @@ func checkTo(to string) error {
 		return invalid("", "the rule names no host")
 	case to == Any:
 		return nil
-	case to != canonical(to):
-		return invalid(to, "is not written in its usual form").WithHint("write %s", canonical(to))
+	case to != spelled(to):
+		return invalid(to, "is not written in its usual form").WithHint("write %s", spelled(to))
 	case byAddress:
 		return nil
 	case strings.Contains(to, "/"):

@@ -146,12 +146,12 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest, network vm.NetworkPolicy)
 		rec.ID, rec.Name = vm.NewID(), ""
 		rec.State, rec.Op, rec.Reason, rec.InstanceID = vm.Starting, vm.OpCreate, "", vm.NewInstanceID()
 		rec.CreatedAt, rec.LastActive, rec.StartedAt = now, now, time.Time{}
-		rec.Network.Secrets = vm.ForChild(parent.Network.Secrets)
 		rec.Previews = nil // like every new VM, a child starts without previews
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
 		rec.Folders = childFolders(parent.Folders, r.Folders)
 		rec.OneShot, rec.Network = false, network
+		rec.Network.Secrets = vm.ForChild(network.Secrets)
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)
 		}

@@ -238,7 +238,7 @@ func TestRulesChange(t *testing.T) {
 	put(t, filepath.Join(dir, "ask/new"), "x")
 }
 
-// TestRulesAsk: an operation waits for a decision while others go on; a decision is remembered
+// TestRulesAsk: an operation waits for a decision while others continue; a decision is remembered
 // until the rules change, and no answer is a no.
 //
 // 001-07
@@ -343,7 +343,7 @@ func TestRulesNews(t *testing.T) {
 	dir := secrets(t)
 	k, _ := ruled(t, dir, nil, secretRules...)
 	if _, no := k.entries(opReaddirplus, rootID); no != 0 {
-		t.Fatal(no)
+		t.Fatalf("list of the root failed with errno %d", no)
 	}
 	if err := os.Remove(filepath.Join(dir, ".env")); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/warren-vm/warren/internal/backup"
 	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/evidence"
 	"github.com/warren-vm/warren/internal/handoff"
 	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/job"
@@ -57,6 +58,7 @@ type Config struct {
 	Remote  objects.Remote  // another S3 for the bytes of objects; nil = the data directory
 
 	AskWebhook asks.Webhook // where asks are announced
+	AuditArgs string // which arguments of commands audit records have; see package inside
 
 	Resolver       names.Resolver // for TXT records; nil = the system's
 	PreviewDomains []string       // default: only warren.localhost
@@ -84,6 +86,7 @@ type House struct {
 	Memories *changes.Memories
 	Ship     *ship.Ship
 	Backup   *backup.Backup
+	Evidence *evidence.Evidence
 	Handoff  *handoff.Handoff
 	Secrets  *secret.Secrets
 
@@ -147,6 +150,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Handoff = handoff.New(handoff.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Engine: h.Engine, Repo: h.Repo, Objects: h.Objects, Published: h.publishedRefs, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Backup = backup.New(backup.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Records: c.Records, Engine: h.Engine, Repos: h.Repo, Objects: h.Objects, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Journal.Know(journal.Facts{VM: h.Engine.VMOf, Right: h.Access.RightDigest})
+	h.Evidence = evidence.New(evidence.Config{Journal: h.Journal, VM: h.Engine.VMOf, Locked: h.locked, Now: c.Clock.Now, Version: c.Version})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }
@@ -168,7 +172,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 		return err
 	}
 	h.Secrets.Open(h.Engine)
-	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
+	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir, AuditArgs: c.AuditArgs})
 	h.Changes.Open(h.Inside, h.Memories)
 	h.Changes.OpenObjects(h.published)
 	h.Ship.Open(h.Inside)

@@ -41,6 +41,11 @@ func (s *server) create(q *request) error {
 		if err := s.mapCreated(ctx, c, v, in.Domains); err != nil {
 			return nil, err
 		}
+		if in.FilesystemMD {
+			if err := s.writeFilesystemMD(ctx, c, v); err != nil {
+				return nil, err
+			}
+		}
 		return s.created(ctx, c, v), nil
 	}
 	if after > 0 {

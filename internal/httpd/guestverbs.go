@@ -186,6 +186,23 @@ func (q *guestRequest) mounts() []guestMount {
 	return out
 }
 
+// writeFilesystemMD writes FILESYSTEM.md into the working directory of a new VM. A file that
+// its image or a repository put there stays.
+func (s *server) writeFilesystemMD(ctx context.Context, c *vm.Call, v vm.VM) error {
+	const name = "FILESYSTEM.md"
+	own := *c // the receipt of the answer is that of the create
+	own.Receipt = ""
+	switch _, err := s.Inside.Stat(ctx, &own, string(v.ID), "", name); {
+	case err == nil:
+		return nil
+	case vm.KindOf(err) != vm.NotFound:
+		return err
+	}
+	text := filesystemText(v, "", nil, s.reposOf(ctx, v), time.Now())
+	_, err := s.Inside.WriteFile(ctx, &own, string(v.ID), "", name, vm.WriteOptions{Mode: 0o644, Parents: true, Size: int64(len(text))}, strings.NewReader(text))
+	return err
+}
+
 // filesystem describes the places of the VM, as FILESYSTEM.md does.
 func (q *guestRequest) filesystem() (guestReply, error) {
 	text := filesystemText(q.vm, q.parent(), q.mounts(), q.s.reposOf(q.Context(), q.vm), time.Now())

@@ -17,13 +17,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// headerAnswer says in one word what came of a guest's request.
+// headerAnswer says in one word how a guest's request ended.
 const headerAnswer = "Warren-Answer"
 
 // headerAsk is the id of the ask that an answer is about.
 const headerAsk = "Warren-Ask"
 
-// What came of a guest's request, besides the states of asks.
+// How a guest's request ended, where no state of an ask says it.
 const (
 	answerAllowed = "allowed"
 	answerRefused = "refused"
@@ -201,7 +201,9 @@ func (q *guestRequest) question() (vm.NetQuestion, error) {
 }
 
 // wants reports whether the client wants JSON.
-func (q *guestRequest) wants() bool { return strings.Contains(q.Header.Get("Accept"), "application/json") }
+func (q *guestRequest) wants() bool {
+	return strings.Contains(q.Header.Get("Accept"), "application/json")
+}
 
 func (q *guestRequest) reply(status int, r guestReply) {
 	q.w.Header().Set(headerAnswer, r.answer)

@@ -101,7 +101,7 @@ const sample = 256 << 10
 
 // approvedUpload is approved for bytes that enter the guest. An upload of up to 256 KiB is
 // read first, so that the ask has its digest, and its text where it is text. It returns the
-// reader to go on with.
+// reader to continue with.
 func (in *Inside) approvedUpload(ctx context.Context, c *vm.Call, ref string, act access.Act, r io.Reader) (io.Reader, error) {
 	if c.Actor.Identity == "" {
 		return r, nil

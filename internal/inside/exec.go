@@ -5,10 +5,15 @@ package inside
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
@@ -29,7 +34,7 @@ func (in *Inside) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.Exec
 	}
 	asked := spec.Cwd
 	spec.Cwd = v.path(asked)
-	if err := v.Begin(ctx, vm.AuditEntry{Subject: command(spec), Detail: execDetail(spec)}); err != nil {
+	if err := v.Begin(ctx, in.execEntry(spec)); err != nil {
 		err = v.Fail(ctx, err)
 		v.End(err, nil)
 		return nil, err
@@ -41,7 +46,7 @@ func (in *Inside) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.Exec
 	if err != nil {
 		return nil, err
 	}
-	a := &attachment{Exec: x, v: v, moved: v.guard()}
+	a := &attachment{Exec: x, v: v, moved: v.guard(), began: in.now()}
 	// This ends the visit of a caller that goes away without Run or Detach.
 	a.stop = context.AfterFunc(v.ctx, func() { a.end(vm.ExitStatus{}, v.Fail(v.ctx, context.Cause(v.ctx))) })
 	return a, nil
@@ -91,6 +96,33 @@ func (v *visit) started(cwd string, err error) error {
 		WithHint("make it: `warren fs mkdir -p %s:%s`; or name another: `warren exec %s --cwd / -- CMD`", label(v.rec), v.rec.Workdir, label(v.rec))
 }
 
+// The policies for the arguments of commands in audit records.
+const (
+	ArgsFull   = "full"   // as given, cut at 1 KiB, with the digest of all
+	ArgsDigest = "digest" // the name of the program, and the digest of all
+	ArgsNone   = "none"   // the name of the program
+)
+
+// execEntry is the record of a command. Which of its arguments are in it is a setting.
+func (in *Inside) execEntry(s vm.ExecSpec) vm.AuditEntry {
+	e := vm.AuditEntry{Subject: command(s), Detail: execDetail(s)}
+	whole := s.Command
+	if len(s.Argv) > 0 {
+		whole = strings.Join(s.Argv, "\x00")
+	}
+	if in.cfg.AuditArgs != ArgsNone {
+		sum := sha256.Sum256([]byte(whole))
+		e.Detail["argsSha256"] = hex.EncodeToString(sum[:])
+	}
+	if in.cfg.AuditArgs == ArgsDigest || in.cfg.AuditArgs == ArgsNone {
+		e.Subject = "a shell command"
+		if len(s.Argv) > 0 {
+			e.Subject = clip(s.Argv[0])
+		}
+	}
+	return e
+}
+
 // command is a command as the audit record shows it.
 func command(s vm.ExecSpec) string {
 	text := s.Command
@@ -103,7 +135,7 @@ func command(s vm.ExecSpec) string {
 // execDetail lists the names of the environment variables, never their values, which may
 // be secrets.
 func execDetail(s vm.ExecSpec) map[string]any {
-	d := map[string]any{"background": s.Background}
+	d := map[string]any{"background": s.Background, "user": "root"}
 	if s.User != "" {
 		d["user"] = s.User
 	}
@@ -127,6 +159,8 @@ type attachment struct {
 	v     *visit
 	moved *atomic.Int64
 	stop  func() bool
+	began time.Time
+	sums  map[string]any // digests of the output, once it has ended
 }
 
 func (a *attachment) Write(p []byte) (int, error) {
@@ -143,17 +177,22 @@ func (a *attachment) Detach() error {
 }
 
 func (a *attachment) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
-	st, err := a.Exec.Run(progress{stdout, a.moved}, progress{stderr, a.moved})
+	out, errs := sha256.New(), sha256.New()
+	st, err := a.Exec.Run(progress{stdout, a.moved, out}, progress{stderr, a.moved, errs})
 	a.stop()
 	err = a.v.Fail(a.v.ctx, err)
+	if err == nil {
+		a.sums = map[string]any{"stdoutSha256": hex.EncodeToString(out.Sum(nil)), "stderrSha256": hex.EncodeToString(errs.Sum(nil))}
+	}
 	a.end(st, err)
 	return st, err
 }
 
 func (a *attachment) end(st vm.ExitStatus, err error) {
-	d := map[string]any{"process": a.Process().ID}
+	d := map[string]any{"process": a.Process().ID, "durationMs": a.v.in.now().Sub(a.began).Milliseconds()}
 	if err == nil {
 		d["exitCode"] = st.Code
+		maps.Copy(d, a.sums)
 	}
 	if st.TimedOut {
 		d["timedOut"] = true
@@ -161,14 +200,16 @@ func (a *attachment) end(st vm.ExitStatus, err error) {
 	a.v.End(err, d)
 }
 
-// progress counts the bytes written.
+// progress counts the bytes written, and adds them to a digest.
 type progress struct {
 	w     io.Writer
 	moved *atomic.Int64
+	sum   hash.Hash
 }
 
 func (p progress) Write(b []byte) (int, error) {
 	p.moved.Add(int64(len(b)))
+	_, _ = p.sum.Write(b) // documented never to fail
 	if p.w == nil {
 		return len(b), nil
 	}

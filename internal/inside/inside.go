@@ -27,6 +27,8 @@ type Config struct {
 	Clock    engine.Clock
 	Settings engine.Settings // it reads only GuestDeadline and StallCheck
 	Dir      layout.Dir      // for the console logs
+	// AuditArgs says which arguments of commands audit records have; "" = ArgsFull.
+	AuditArgs string
 }
 
 // Inside is the room. Its methods may be called concurrently. A Linux user "" is root.

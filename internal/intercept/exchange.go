@@ -25,6 +25,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/warren-vm/warren/internal/egress"
+	"github.com/warren-vm/warren/internal/usernet"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -70,7 +71,7 @@ func (i *Interceptor) handle(w http.ResponseWriter, r *http.Request) {
 	for _, m := range e.target.methods {
 		if v := s.d.Judge(m, e.target.path); !v.Allow {
 			s.d.Refuse(m, e.target.path, v)
-			refuse(w, r, e, v)
+			refuse(w, r, e, e.target.path, v)
 			return
 		}
 	}
@@ -260,21 +261,12 @@ type sentBody struct {
 func (b *sentBody) Read(p []byte) (int, error) {
 	n, err := b.in.Read(p)
 	if errors.Is(err, errFound) {
-		b.e.found(&stray{b.e.names(), "the body"})
+		b.e.found(&stray{namesOf(b.e.policy.Secrets), "the body"})
 	}
 	return n, err
 }
 
 func (b *sentBody) Close() error { return b.src.Close() }
-
-// names are the secrets of the VM, for a placeholder of which only its presence is known.
-func (e *exchange) names() string {
-	var list []string
-	for _, u := range e.policy.Secrets {
-		list = append(list, u.Name)
-	}
-	return strings.Join(list, ", ")
-}
 
 func (e *exchange) found(s *stray) {
 	e.mu.Lock()
@@ -302,7 +294,7 @@ func (e *exchange) answer(resp *http.Response) error {
 		}
 		z, err := gzip.NewReader(resp.Body)
 		if err != nil {
-			return hidden{}
+			return unsearchable{}
 		}
 		body = struct {
 			io.Reader
@@ -312,16 +304,16 @@ func (e *exchange) answer(resp *http.Response) error {
 		resp.Header.Del("Content-Length")
 		resp.ContentLength = -1
 	default:
-		return hidden{}
+		return unsearchable{}
 	}
 	resp.Body = &receivedBody{e: e, resp: resp, in: newFilter(body, e.secret, e.shown), src: body}
 	return nil
 }
 
-// hidden is an answer that cannot be searched for the value.
-type hidden struct{}
+// unsearchable is an answer that cannot be searched for the value.
+type unsearchable struct{}
 
-func (hidden) Error() string {
+func (unsearchable) Error() string {
 	return "the server compressed its answer in a way that cannot be searched for the secret"
 }
 
@@ -371,7 +363,7 @@ func (e *exchange) upgrade(resp *http.Response) error {
 		in = newFilter(conn, e.secret, e.shown)
 	}
 	resp.Body = &wire{ReadWriteCloser: conn, in: in, frames: frames{needles: e.needles}, found: func() {
-		e.tell(resp.Request.Method, stray{e.names(), "a WebSocket"})
+		e.tell(resp.Request.Method, stray{namesOf(e.policy.Secrets), "a WebSocket"})
 	}}
 	return nil
 }
@@ -384,7 +376,7 @@ func (e *exchange) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var (
 		cert  untrusted
 		value noValue
-		shut  hidden
+		shut  unsearchable
 	)
 	switch {
 	case bad != nil:
@@ -419,29 +411,37 @@ func (e *exchange) withoutValue(w http.ResponseWriter, r *http.Request, n noValu
 
 // misplaced refuses a request with a placeholder where it does not belong.
 func (e *exchange) misplaced(w http.ResponseWriter, r *http.Request, bad stray) {
-	refuse(w, r, e, e.tell(r.Method, bad))
+	v := e.tell(r.Method, bad)
+	refuse(w, r, e, e.shownPath(), v)
 }
 
 // tell records and reports a placeholder where it does not belong.
 func (e *exchange) tell(method string, bad stray) egress.Verdict {
-	v := egress.Verdict{Reason: fmt.Sprintf("the placeholder of the secret %s is in %s, where it does not belong", bad.name, bad.where)}
-	path := strings.NewReplacer(replacements(e.policy.Secrets)...).Replace(e.target.path)
+	v := egress.Verdict{Reason: strayReason(bad)}
+	path := e.shownPath()
 	e.s.d.Refuse(method, path, v)
 	e.s.i.misplaced(vm.Misplaced{Name: bad.name, Where: bad.where, Host: e.target.host, Port: e.target.port, Method: method, Path: path})
 	return v
 }
 
-// replacements hides placeholders in a path that is recorded.
-func replacements(uses []vm.SecretUse) (list []string) {
+// shownPath is the path without placeholders.
+func (e *exchange) shownPath() string { return hidden(e.policy.Secrets, e.target.path) }
+
+func strayReason(bad stray) string {
+	return fmt.Sprintf("the placeholder of the secret %s is in %s, where it does not belong", bad.name, bad.where)
+}
+
+// hidden returns a text without placeholders, for a record.
+func hidden(uses []vm.SecretUse, text string) string {
 	for _, n := range allPlaceholders(uses) {
-		list = append(list, string(n), "...")
+		text = strings.ReplaceAll(text, string(n), "...")
 	}
-	return list
+	return text
 }
 
 // refuse answers a request that the policy does not allow.
-func refuse(w http.ResponseWriter, _ *http.Request, _ *exchange, v egress.Verdict) {
-	say(w, http.StatusForbidden, "refused: "+v.Reason)
+func refuse(w http.ResponseWriter, r *http.Request, e *exchange, path string, v egress.Verdict) {
+	usernet.Refuse(w, r, e.target.host, path, e.policy, v)
 }
 
 // say answers with a sentence.

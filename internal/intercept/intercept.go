@@ -68,7 +68,8 @@ type Interceptor struct {
 	asked  chan struct{} // one for each request
 	life   context.Context
 	end    context.CancelFunc
-	start  sync.Once
+	start  sync.Once // of the server
+	tell   sync.Once // of report
 	tasks  sync.WaitGroup
 
 	limit   *rate.Limiter
@@ -165,7 +166,6 @@ func (i *Interceptor) Serve(c net.Conn, d usernet.Intercepted) {
 	})
 	i.start.Do(func() {
 		i.tasks.Go(func() { _ = i.server.Serve(listener{i}) }) // ends with Close
-		i.tasks.Go(i.report)
 	})
 	select {
 	case i.conns <- t:
@@ -179,6 +179,7 @@ func (i *Interceptor) Close() error {
 	i.end()
 	err := i.server.Close()
 	i.start.Do(func() {}) // nothing starts any more
+	i.tell.Do(func() {})
 	i.tasks.Wait()
 	return err
 }
@@ -204,6 +205,7 @@ func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // misplaced reports a placeholder, unless there were too many.
 func (i *Interceptor) misplaced(m vm.Misplaced) {
+	i.tell.Do(func() { i.tasks.Go(i.report) })
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m.More = i.skipped

@@ -149,3 +149,12 @@ func nameOf(uses []vm.SecretUse, text string) string {
 	}
 	return ""
 }
+
+// namesOf lists the secrets of a VM, where only the presence of a placeholder is known.
+func namesOf(uses []vm.SecretUse) string {
+	var list []string
+	for _, u := range uses {
+		list = append(list, u.Name)
+	}
+	return strings.Join(list, ", ")
+}

@@ -34,6 +34,8 @@ type Auditor interface {
 	Prune(ctx context.Context, before time.Time, by vm.AuditEntry) (vm.AuditPruned, error)
 	// RotateKey lets another key sign; "" = a new one. It returns the public key.
 	RotateKey(to string) (string, error)
+	// Sign signs a message with the key that signs the log, whose hex public key it returns.
+	Sign(ctx context.Context, message []byte) (sig []byte, key string, err error)
 	// Prove returns the records that pick takes, with proofs against a checkpoint.
 	Prove(ctx context.Context, most int, pick func(vm.AuditRecord) bool) ([]vm.ReceiptLine, vm.Checkpoint, error)
 }

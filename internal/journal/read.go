@@ -74,6 +74,12 @@ func (j *Journal) AuditRotateKey(ctx context.Context, c *vm.Call, to string) (ke
 	return j.cfg.Audit.RotateKey(to)
 }
 
+// Sign signs a document of the server's own with the key that signs the audit log. The
+// message must begin with words that say what it is.
+func (j *Journal) Sign(ctx context.Context, message []byte) (sig []byte, key string, err error) {
+	return j.cfg.Audit.Sign(ctx, message)
+}
+
 // mostProven bounds the lines of one receipt.
 const mostProven = 20_000
 

@@ -35,6 +35,9 @@ func (d Dir) Lock() string { return d.join("lock") }
 // ServerConfig is the operator's configuration of `serve`; it may be absent.
 func (d Dir) ServerConfig() string { return d.join("server.yaml") }
 
+// AskWebhookSecret signs the calls of --ask-webhook, mode 0600.
+func (d Dir) AskWebhookSecret() string { return d.join("ask-webhook.secret") }
+
 // AdminKey holds the admin API key that the first start made, mode 0600.
 func (d Dir) AdminKey() string { return d.join("admin.key") }
 

@@ -36,10 +36,10 @@ type Tree struct {
 }
 
 // Add appends a leaf.
-func (t *Tree) Add(leaf Hash) { t.add(leaf, nil) }
+func (t *Tree) Add(leaf Hash) { t.push(leaf, nil) }
 
-// add calls full for each subtree that the leaf fills.
-func (t *Tree) add(leaf Hash, full func(s span, h Hash)) {
+// push calls full for each subtree that the leaf fills.
+func (t *Tree) push(leaf Hash, full func(s span, h Hash)) {
 	t.Peaks = append(t.Peaks, leaf)
 	t.Size++
 	if full != nil {
@@ -154,7 +154,7 @@ func (p *Prover) Add(leaf Hash) {
 	if p.tree.Size == p.size {
 		return
 	}
-	p.tree.add(leaf, func(s span, h Hash) {
+	p.tree.push(leaf, func(s span, h Hash) {
 		if _, ok := p.nodes[s]; ok {
 			p.nodes[s] = h
 		}

@@ -116,6 +116,8 @@ func (m *machine) close() error {
 	m.guest.Close()
 	err := errors.Join(m.names.Close(), m.reading.Close(), m.net.Close())
 	m.wg.Wait()
+	m.endReport()
+	<-m.reported
 	m.link.drop() // connections for a link that never ran
 	return err
 }

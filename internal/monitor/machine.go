@@ -35,13 +35,19 @@ type machine struct {
 	log   *slog.Logger
 	begun time.Time
 	conns ring
-	net   *usernet.Net
-	names *proxy.Proxy // answers for the names inside the VM's network
 	// reading reads requests to hosts with a secret or with a rule about requests, with the
 	// VM's own CA.
 	reading   *intercept.Interceptor
 	authority func() (*intercept.Authority, error)
 	server    func() *http.Client // reaches the server as the monitor itself
+	// report records the connections. It ends after the network, so that its last ones are
+	// recorded.
+	report    *reporter
+	reporting context.Context
+	endReport context.CancelFunc
+	reported  chan struct{}
+	net       *usernet.Net
+	names     *proxy.Proxy // answers for the names inside the VM's network
 	link      *agentLink
 	guest     *guest.Client
 
@@ -82,7 +88,8 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		vm.PolicyHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 	}})
 	reading := m.newInterceptor(ctx)
-	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, Intercept: reading, OnConnection: m.conns.add, Log: log})
+	m.report = newReporter(proxy.Client(m.serverRun().Inside(), spec.ID), log)
+	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, Intercept: reading, Scan: reading.Scan, ScanBytes: reading.ScanBytes, OnConnection: m.ended, Full: m.report.full, Log: log})
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)
 	}
@@ -91,7 +98,19 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 	m.link = newAgentLink(string(spec.ID), layout.RunVM(spec.RunDir).Agent(), spec.GuestKey, spec.OtherKeys, log)
 	m.guest = guest.New(m.link.open)
 	m.lifetime, m.end = context.WithCancel(context.WithoutCancel(ctx))
+	m.reporting, m.endReport = context.WithCancel(context.WithoutCancel(ctx))
+	m.reported = make(chan struct{})
+	go func() { // ends with close
+		defer close(m.reported)
+		m.report.run(m.reporting)
+	}()
 	return m, nil
+}
+
+// ended takes a connection of the guest that has ended or was refused.
+func (m *machine) ended(c vm.Connection) {
+	m.conns.add(c)
+	m.report.add(c)
 }
 
 // serverRun is the run directory of the server that the machine belongs to.

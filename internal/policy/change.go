@@ -36,27 +36,27 @@ type Change struct {
 // one covers), Denied (addresses that are not public, and who is no admin; the profile),
 // Limit, and those of the engine.
 func (p *Policy) Allow(ctx context.Context, c *vm.Call, ref string, rules []vm.NetRule) (vm.VM, error) {
-	done, err := p.change(ctx, c, ref, Change{Allow: rules}, true)
+	done, err := p.apply(ctx, c, ref, Change{Allow: rules}, true)
 	return done.VM, err
 }
 
 // Deny is Allow for rules that deny.
 func (p *Policy) Deny(ctx context.Context, c *vm.Call, ref string, rules []vm.NetRule) (vm.VM, error) {
-	done, err := p.change(ctx, c, ref, Change{Deny: rules}, true)
+	done, err := p.apply(ctx, c, ref, Change{Deny: rules}, true)
 	return done.VM, err
 }
 
 // RemoveRule removes rules of a VM by their ids or targets, and named policies by their
 // names. Kinds: NotFound, and those of the engine.
 func (p *Policy) RemoveRule(ctx context.Context, c *vm.Call, ref string, ids []string) (vm.VM, error) {
-	done, err := p.change(ctx, c, ref, Change{Remove: ids}, false)
+	done, err := p.apply(ctx, c, ref, Change{Remove: ids}, false)
 	return done.VM, err
 }
 
 // Set replaces a VM's policy by what words say: modes, names of policies, hosts. Uses of
 // secrets stay. Kinds: those of Compile and of the engine.
 func (p *Policy) Set(ctx context.Context, c *vm.Call, ref string, words []string) (vm.VM, error) {
-	done, err := p.change(ctx, c, ref, Change{Set: vm.NetworkSpec(strings.Join(words, ","))}, false)
+	done, err := p.apply(ctx, c, ref, Change{Set: vm.NetworkSpec(strings.Join(words, ","))}, false)
 	return done.VM, err
 }
 
@@ -64,11 +64,11 @@ func (p *Policy) Set(ctx context.Context, c *vm.Call, ref string, words []string
 // this order. The rules come from a request: their ids and origins are ignored. Kinds: those
 // of the methods above; WrongState if it would cut the caller's own connection.
 func (p *Policy) Change(ctx context.Context, c *vm.Call, ref string, ch Change) (vm.NetworkChanged, error) {
-	return p.change(ctx, c, ref, ch, false)
+	return p.apply(ctx, c, ref, ch, false)
 }
 
-// change makes a change. from says that rules keep their origin.
-func (p *Policy) change(ctx context.Context, c *vm.Call, ref string, ch Change, from bool) (vm.NetworkChanged, error) {
+// apply makes a change. from says that rules keep their origin.
+func (p *Policy) apply(ctx context.Context, c *vm.Call, ref string, ch Change, from bool) (vm.NetworkChanged, error) {
 	edit := func(rec vm.VM, n *vm.NetworkPolicy) error { return p.edit(c, rec, n, ch, from) }
 	done, err := p.engine.ChangeNetwork(ctx, c, ref, engine.NetworkEdit{Edit: edit, Check: ch.keepsCaller, DryRun: ch.DryRun})
 	return done, vm.WithOp(vm.OpNetwork, ref, err)

@@ -24,7 +24,7 @@ func (p *Policy) Compile(c *vm.Call, account vm.AccountID, spec vm.NetworkSpec) 
 	if err != nil {
 		return vm.NetworkPolicy{}, err
 	}
-	return p.compile(c, account, r)
+	return p.resolve(c, account, r)
 }
 
 // request reads either form of a spec.
@@ -77,8 +77,8 @@ func twoModes(a, b string) error {
 	return invalid("%s and %s cannot both decide what no rule decides", a, b).WithHint("name one of closed, packages, open, or one policy that has a mode")
 }
 
-// compile makes a policy: the rules of the named policies, then its own.
-func (p *Policy) compile(c *vm.Call, account vm.AccountID, r vm.NetworkRequest) (n vm.NetworkPolicy, err error) {
+// resolve makes a policy: the rules of the named policies, then its own.
+func (p *Policy) resolve(c *vm.Call, account vm.AccountID, r vm.NetworkRequest) (n vm.NetworkPolicy, err error) {
 	n.Mode = r.Mode
 	if n.Mode != "" {
 		if n.Mode, err = vm.ParseNetworkMode(string(n.Mode)); err != nil {

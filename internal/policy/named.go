@@ -180,7 +180,7 @@ func (p *Policy) textOf(c *vm.Call, name string, spec vm.NetworkSpec) (vm.NamedP
 			return n, invalid("a policy cannot use the policy %s", clip(part)).WithHint("write its hosts, or have VMs use both: --net %s,%s", name, clip(part))
 		}
 	}
-	compiled, err := p.compile(c, n.Account, r)
+	compiled, err := p.resolve(c, n.Account, r)
 	if err != nil {
 		return n, err
 	}

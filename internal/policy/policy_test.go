@@ -104,7 +104,7 @@ func TestBadWords(t *testing.T) {
 }
 
 // TestRulesLive: rules are added, replaced and removed at once, in the machine and the
-// record. 001-05
+// record.
 func TestRulesLive(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -113,7 +113,7 @@ func TestRulesLive(t *testing.T) {
 		t.Helper()
 		v, gerr := e.Get(ctx, c, "box")
 		if err != nil || gerr != nil {
-			t.Fatalf("%s: %v, %v", what, err, gerr)
+			t.Fatalf("step %s failed: %v; the VM could not be read: %v", what, err, gerr)
 		}
 		if got := texts(v.Network); !slices.Equal(got, want) {
 			t.Errorf("after %s the record has the rules %q, want %q", what, got, want)
@@ -234,7 +234,7 @@ func TestDryRun(t *testing.T) {
 }
 
 // TestFork: a fork keeps the parent's network, or gets a narrower one. A VM made from a
-// snapshot gets what the request says, else the default. 001-05
+// snapshot gets what the request says, else the default.
 func TestFork(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

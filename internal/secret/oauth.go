@@ -30,8 +30,8 @@ const (
 	maxTokenAnswer = 64 << 10
 )
 
-// forget drops the access token of a secret.
-func (s *Secrets) forget(id string) {
+// dropTokens drops the access token of a secret.
+func (s *Secrets) dropTokens(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.tokens, id)
@@ -80,7 +80,7 @@ type tokenAnswer struct {
 func (s *Secrets) refresh(ctx context.Context, rec vm.Secret) (got tokenAnswer, err error) {
 	ctx, stop := context.WithTimeout(ctx, refreshTimeout)
 	defer stop()
-	refresh, err := s.open(rec, "value", rec.Sealed)
+	refresh, err := s.unseal(rec, "value", rec.Sealed)
 	if err != nil {
 		return got, err
 	}
@@ -89,7 +89,7 @@ func (s *Secrets) refresh(ctx context.Context, rec vm.Secret) (got tokenAnswer, 
 		form.Set("scope", rec.OAuth.Scope)
 	}
 	if len(rec.OAuth.Sealed) > 0 {
-		client, err := s.open(rec, "client", rec.OAuth.Sealed)
+		client, err := s.unseal(rec, "client", rec.OAuth.Sealed)
 		if err != nil {
 			return got, err
 		}

@@ -3,7 +3,7 @@
 
 // Package secret is the room of the secrets that the host puts into requests of VMs. It keeps
 // the values under the host's key, says which VMs may use which, and gives a VM's monitor the
-// value for one request at a time, after it has written the audit record. A value is in no
+// current for one request at a time, after it has written the audit record. A value is in no
 // other record, no audit record, no event, no error and no answer to a user.
 //
 // A VM may use a secret if its network policy has a use of it (vm.SecretUse), which names the
@@ -144,12 +144,12 @@ func (s *Secrets) Set(ctx context.Context, c *vm.Call, in Request) (out vm.Secre
 		return public(rec), false, err
 	}
 	rec.RotatedAt = s.cfg.Now().UTC()
-	s.forget(rec.ID)
+	s.dropTokens(rec.ID)
 	_, err = s.table.Change(ctx, rec.ID, func(have *vm.Secret) error {
 		have.Sealed, have.OAuth, have.RotatedAt = rec.Sealed, rec.OAuth, rec.RotatedAt
 		return nil
 	})
-	s.forget(rec.ID)
+	s.dropTokens(rec.ID)
 	return public(rec), true, err
 }
 
@@ -221,7 +221,7 @@ func (s *Secrets) Remove(ctx context.Context, c *vm.Call, name string) (err erro
 	if err := s.table.Drop(ctx, rec.ID); err != nil {
 		return err
 	}
-	s.forget(rec.ID)
+	s.dropTokens(rec.ID)
 	for _, v := range users { // every use is void already; this removes it from the policies
 		if _, err := s.drop(ctx, c, string(v.ID), rec.Name); err != nil {
 			s.cfg.Log.Info("a removed secret stays in a VM's policy, where it has no effect", "secret", rec.Name, "vm", v.ID, "err", err)
@@ -236,7 +236,7 @@ func (s *Secrets) Forget(ctx context.Context, account vm.AccountID) error {
 		if err := s.table.Drop(ctx, rec.ID); err != nil {
 			return err
 		}
-		s.forget(rec.ID)
+		s.dropTokens(rec.ID)
 	}
 	return nil
 }
@@ -294,7 +294,7 @@ func (s *Secrets) sealed(rec vm.Secret, what, value string) ([]byte, error) {
 	return seal.Wrap(k, data)
 }
 
-func (s *Secrets) open(rec vm.Secret, what string, sealed []byte) (string, error) {
+func (s *Secrets) unseal(rec vm.Secret, what string, sealed []byte) (string, error) {
 	k, err := s.hostKey(false)
 	if err != nil {
 		return "", err

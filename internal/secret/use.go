@@ -137,16 +137,16 @@ func (s *Secrets) Value(ctx context.Context, c *vm.Call, v vm.VM, ask vm.SecretA
 		return out, err
 	}
 	defer func() { r.End(err, nil) }()
-	out.Value, err = s.value(ctx, rec)
+	out.Value, err = s.current(ctx, rec)
 	return out, err
 }
 
-// value opens what belongs into a request: the value, or for OAuth an access token.
-func (s *Secrets) value(ctx context.Context, rec vm.Secret) (string, error) {
+// current opens what belongs into a request: the value, or for OAuth an access token.
+func (s *Secrets) current(ctx context.Context, rec vm.Secret) (string, error) {
 	if rec.OAuth != nil {
 		return s.accessToken(ctx, rec)
 	}
-	return s.open(rec, "value", rec.Sealed)
+	return s.unseal(rec, "value", rec.Sealed)
 }
 
 // Misplaced reports a placeholder that a VM sent where it does not belong.

@@ -114,6 +114,11 @@ func (a auditor) RotateKey(to string) (string, error) {
 	return hex.EncodeToString(key), err
 }
 
+// Sign signs a document of the server's own.
+func (a auditor) Sign(ctx context.Context, message []byte) ([]byte, string, error) {
+	return a.log.Sign(ctx, message)
+}
+
 // Prove returns lines with their proofs.
 func (a auditor) Prove(_ context.Context, most int, pick func(vm.AuditRecord) bool) ([]vm.ReceiptLine, vm.Checkpoint, error) {
 	lines, at, err := a.log.Prove(most, func(r audit.Record) bool { return pick(auditRecords([]audit.Record{r})[0]) })

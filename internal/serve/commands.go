@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/cli"
 	"github.com/warren-vm/warren/internal/doctor"
 	"github.com/warren-vm/warren/internal/image"
@@ -29,7 +30,12 @@ import (
 func Local(getenv func(string) string, uid int) cli.Local {
 	c := commands{getenv: getenv, uid: uid}
 	return cli.Local{
-		Serve: c.serve, Doctor: c.doctor, Config: c.config, Recipes: image.Names,
+		Serve: c.serve,
+		AuditVerify: func(dir, key string, outside []vm.Checkpoint) (vm.AuditReport, error) {
+			r, err := audit.Verify(dir, key, audit.Head{}, outside...)
+			return auditReport(r), err
+		},
+		AuditAnchors: audit.ParseCheckpoints, Doctor: c.doctor, Config: c.config, Recipes: image.Names,
 		ImageBuild: c.imageBuild, ImageList: c.imageList, ImageInspect: c.imageInspect, ImageRemove: c.imageRemove,
 		Backups: c.backups(), BundleInspect: c.bundleInspect,
 	}
@@ -54,8 +60,8 @@ func (c commands) serve(ctx context.Context, o cli.ServeOptions, _, stderr io.Wr
 		return err
 	}
 	flags := Config{
-		Listen: o.Listen, SSH: o.SSH, Preview: o.Preview, S3: o.S3, S3URL: o.S3URL, S3Endpoint: o.S3Endpoint, S3Credentials: o.S3Credentials, Clamd: o.Clamd, NetDefault: o.NetDefault,
-		Pool: o.Pool, StorageBudget: o.StorageBudget, AccountDisk: o.AccountDisk, RequireKVM: o.RequireKVM, EtcdEndpoints: o.EtcdEndpoints, HostID: o.HostID, PreviewDomain: o.PreviewDomain,
+		Listen: o.Listen, SSH: o.SSH, Preview: o.Preview, S3: o.S3, S3URL: o.S3URL, S3Endpoint: o.S3Endpoint, S3Credentials: o.S3Credentials, Clamd: o.Clamd, AskWebhook: o.AskWebhook, NetDefault: o.NetDefault,
+		Pool: o.Pool, StorageBudget: o.StorageBudget, AccountDisk: o.AccountDisk, AuditKey: o.AuditKey, AuditSigner: o.AuditSigner, AuditAnchor: o.AuditAnchor, AuditKeep: o.AuditKeep, AuditArgs: o.AuditArgs, RequireKVM: o.RequireKVM, EtcdEndpoints: o.EtcdEndpoints, HostID: o.HostID, PreviewDomain: o.PreviewDomain,
 	}
 	return Run(ctx, path, flags, c.getenv, stderr)
 }

@@ -20,6 +20,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
@@ -41,6 +42,11 @@ type Config struct {
 	StorageBudget string   `yaml:"storageBudget" json:"storageBudget"` // limit of the data directory: a size such as 200G, or a share of the disk such as 80%
 	AccountDisk   string   `yaml:"accountDisk" json:"accountDisk"`     // disk limit of accounts without a quota, except admins: a size, a share of the budget such as 50%, or off
 	APIRate       string   `yaml:"apiRate" json:"apiRate"`             // requests per second of one account or identity; "0" = no limit
+	AuditKey      string   `yaml:"auditKey" json:"auditKey"`           // file with the key that signs the audit log; empty = one in the data directory
+	AuditSigner   string   `yaml:"auditSigner" json:"auditSigner"`     // program that signs the audit log in place of a key
+	AuditAnchor   words    `yaml:"auditAnchor" json:"auditAnchor"`     // places outside that get each checkpoint of the audit log: file:PATH, webhook:URL
+	AuditKeep     string   `yaml:"auditKeep" json:"auditKeep"`         // age at which audit records are removed, such as 90d; empty = never
+	AuditArgs     string   `yaml:"auditArgs" json:"auditArgs"`         // which arguments of commands audit records have: full, digest or none
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
 	HostID        string   `yaml:"hostId" json:"hostId"`               // of this server among those that share the cluster; empty = the data directory's
 	PreviewDomain words    `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. followed by one of these
@@ -50,6 +56,7 @@ type Config struct {
 	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // contact for the ACME server; both empty = no certificates are ordered
 	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`     // program that sets TXT records, for wildcard certificates of preview domains; empty = the host's CA signs them
 	Resolver      string   `yaml:"resolver" json:"resolver"`           // name server for TXT records; empty = the system's
+	AskWebhook    string   `yaml:"askWebhook" json:"askWebhook"`       // URL that is told of what waits for approval; empty = none
 	ReachPrivate  words    `yaml:"reachPrivate" json:"reachPrivate"`   // private addresses to which imports and webhooks may connect, as 10.1.0.0/16; empty = none
 }
 
@@ -74,7 +81,7 @@ type Setting struct {
 
 var defaults = Config{
 	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
-	Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: words{"warren.localhost"},
+	AuditArgs: inside.ArgsFull, Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: words{"warren.localhost"},
 }
 
 // maxRate bounds the API's rate limit, which limits nothing at that rate.
@@ -93,11 +100,12 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	}
 	environ := Config{
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"), S3URL: getenv("WARREN_S3_URL"), Clamd: getenv("WARREN_CLAMD"), S3Endpoint: getenv("WARREN_S3_ENDPOINT"), S3Credentials: getenv("WARREN_S3_CREDENTIALS"),
+		AuditKey: getenv("WARREN_AUDIT_KEY"), AuditSigner: getenv("WARREN_AUDIT_SIGNER"), AuditAnchor: splitList(getenv("WARREN_AUDIT_ANCHOR")), AuditKeep: getenv("WARREN_AUDIT_KEEP"), AuditArgs: getenv("WARREN_AUDIT_ARGS"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
 		PreviewDomain: splitList(getenv("WARREN_PREVIEW_DOMAIN")), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
 		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"), ACMEDNSHook: getenv("WARREN_ACME_DNS_HOOK"),
-		ReachPrivate: splitList(getenv("WARREN_REACH_PRIVATE")), EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
+		AskWebhook: getenv("WARREN_ASK_WEBHOOK"), ReachPrivate: splitList(getenv("WARREN_REACH_PRIVATE")), EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
 	origins := []string{"flag", "environment", "file", "default"}
@@ -116,7 +124,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 		for i := range layers {
 			if v := *get(&layers[i]); len(v) > 0 || i == len(layers)-1 {
 				*get(&out) = v
-				settings = append(settings, Setting{name, v, origins[i]})
+				settings = append(settings, Setting{name, shownList(name, v), origins[i]})
 				return
 			}
 		}
@@ -129,6 +137,12 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("s3Endpoint", func(c *Config) *string { return &c.S3Endpoint })
 	text("s3Credentials", func(c *Config) *string { return &c.S3Credentials })
 	text("clamd", func(c *Config) *string { return &c.Clamd })
+	text("askWebhook", func(c *Config) *string { return &c.AskWebhook })
+	text("auditKey", func(c *Config) *string { return &c.AuditKey })
+	text("auditSigner", func(c *Config) *string { return &c.AuditSigner })
+	list("auditAnchor", func(c *Config) *[]string { return (*[]string)(&c.AuditAnchor) })
+	text("auditKeep", func(c *Config) *string { return &c.AuditKeep })
+	text("auditArgs", func(c *Config) *string { return &c.AuditArgs })
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
 	text("storageBudget", func(c *Config) *string { return &c.StorageBudget })
@@ -167,7 +181,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, askWebhook, auditKey, auditSigner, auditAnchor, auditKeep, auditArgs, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
 	}
 	return c, nil
 }
@@ -288,6 +302,9 @@ func (c Config) check() error {
 	}
 	if n, err := strconv.ParseUint(c.PreviewPort, 10, 16); c.PreviewPort != "" && (err != nil || n == 0) {
 		return vm.Errorf(vm.Invalid, c.PreviewPort, "not a port for previewPort").WithHint("give a number from 1 to 65535, such as 443")
+	}
+	if err := c.checkAudit(); err != nil {
+		return err
 	}
 	if err := c.checkDomains(); err != nil {
 		return err

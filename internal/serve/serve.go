@@ -169,7 +169,7 @@ func (s *stack) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.audit, err = audit.Open(ctx, s.dir.Audit(), audit.Options{Log: s.log}); err != nil {
+	if err := s.openAudit(ctx); err != nil {
 		return err
 	}
 	head := &auditHead{store.Backend{Store: s.store}, s.host.ID, unclaimed}
@@ -197,13 +197,17 @@ func (s *stack) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	hook, err := askWebhook(s.cfg.AskWebhook, s.dir)
+	if err != nil {
+		return err
+	}
 	s.scanner = reader.NewScanner(reader.Config{Binary: l.programs.Reader, Root: s.dir.ReaderRoot(), Log: s.log, Deadline: scanDeadline})
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Manifest{}}
 	s.house, err = house.Open(ctx, house.Config{
 		Records: s.records(), Version: api.Version,
 		Backend: store.Backend{Store: s.store}, HostID: s.host.ID, LeaveUnclaimed: !unclaimed,
 		Reader: reader.New(reader.Config{Binary: l.programs.Reader, Root: s.dir.ReaderRoot(), Log: s.log}), Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
-		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, ReachPrivate: reach, S3URL: s.cfg.s3URL(), Remote: remote, Scanner: uploads{s.scanner, clamd(s.cfg.Clamd)}, Config: engine.Config{
+		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, ReachPrivate: reach, AskWebhook: hook, S3URL: s.cfg.s3URL(), Remote: remote, Scanner: uploads{s.scanner, clamd(s.cfg.Clamd)}, AuditArgs: s.cfg.AuditArgs, Config: engine.Config{
 			Dir: s.dir, Run: run,
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 			Generations: generation.Store{Dir: s.dir},
@@ -283,6 +287,12 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	pruned := make(chan struct{})
+	go func() { // ends with lifetime
+		defer close(pruned)
+		s.pruneAudit(lifetime)
+	}()
+	defer func() { end(); <-pruned }()
 	shown := make(chan error, 1)
 	go func() { shown <- s.show(lifetime, gate) }() // ends with lifetime
 	failed := make(chan error, 1)

@@ -207,12 +207,14 @@ func (f *flow) stop(reason string) {
 	f.reason, f.told = reason, reason
 	closers := f.closers
 	f.closers = nil
-	f.closeAll()
 	f.mu.Unlock()
-	f.cancel()
-	for _, c := range closers {
+	for _, c := range closers { // the guest's end first, so that it sees a reset
 		c()
 	}
+	f.cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closeAll()
 }
 
 // rejudge reports whether p would allow all that a live flow does. A flow that carries no
@@ -287,6 +289,11 @@ func (f *flow) note(how string, secrets ...string) {
 func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
 	f := &flow{net: n, began: time.Now(), proto: proto, dst: dst}
 	f.service = proto == egress.TCP && n.answers(dst)
+	if n.cfg.Full != nil && !f.service {
+		if why := n.cfg.Full(); why != "" {
+			return nil, why
+		}
+	}
 	f.ctx, f.cancel = context.WithCancel(n.ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()

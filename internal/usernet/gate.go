@@ -69,16 +69,22 @@ func (n *Net) serveTLS(f *flow, c *guestConn, hello clientHello, raw []byte, err
 	up, err := dial(f.ctx)
 	if err != nil {
 		n.noteDial(f, err)
-		c.reset()
+		if errors.As(err, new(refusal)) {
+			deniedTLS(c)
+		} else {
+			c.reset()
+		}
 		return false
 	}
 	f.own(func() { _ = up.Close() })
-	if _, err := up.Write(raw); err != nil {
+	if err = f.sent(len(raw)); err == nil {
+		_, err = up.Write(raw)
+	}
+	if err != nil {
 		_ = up.Close()
 		c.reset()
 		return false
 	}
-	f.sent(len(raw))
 	n.relay(f, c, c, up)
 	return false
 }

@@ -317,14 +317,17 @@ func (c *webConn) CloseWrite() error { return halfClose(c.Conn) }
 
 func (c *webConn) Read(b []byte) (int, error) {
 	k, err := c.src.Read(b)
-	c.flow.sent(k)
+	if no := c.flow.sent(k); no != nil {
+		return 0, no
+	}
 	return k, err
 }
 
 func (c *webConn) Write(b []byte) (int, error) {
-	k, err := c.Conn.Write(b)
-	c.flow.received(k)
-	return k, err
+	if err := c.flow.received(len(b)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 func (c *webConn) Close() error {

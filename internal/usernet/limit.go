@@ -116,42 +116,46 @@ func (m *meters) leave(f *flow) {
 	}
 }
 
-// sent counts bytes from the guest, received bytes to it. They wait as long as a rate asks
-// for, and cut a flow whose rule has let all its bytes through.
-func (f *flow) sent(k int) {
+// sent counts bytes that the guest is about to send, received bytes that it is about to
+// get. They wait as long as a rate asks for. If a rule has let all its bytes through, they
+// cut the flow and fail.
+func (f *flow) sent(k int) error {
 	f.up.Add(int64(k))
-	f.charge(k, func(m *meter) *rate.Limiter { return m.up })
+	return f.charge(k, func(m *meter) *rate.Limiter { return m.up })
 }
 
-func (f *flow) received(k int) {
+func (f *flow) received(k int) error {
 	f.down.Add(int64(k))
-	f.charge(k, func(m *meter) *rate.Limiter { return m.down })
+	return f.charge(k, func(m *meter) *rate.Limiter { return m.down })
 }
 
-func (f *flow) charge(k int, way func(*meter) *rate.Limiter) {
+func (f *flow) charge(k int, way func(*meter) *rate.Limiter) error {
 	p := f.meters.Load()
 	if p == nil || k == 0 {
-		return
+		return nil
 	}
 	for _, m := range *p {
-		m.bytes.Add(int64(k))
-		if m.spent() {
+		if m.bytes.Add(int64(k)) > m.limit.Bytes && m.limit.Bytes > 0 {
 			f.stop(fmt.Sprintf("cut: its rule has let its %d bytes through", m.limit.Bytes))
-			return
+			return errNotAllowed
 		}
 		if l := way(m); l != nil {
-			pace(f.ctx, l, k)
+			if err := pace(f.ctx, l, k); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
 }
 
 // pace waits until a rate lets k bytes through, or the context ends.
-func pace(ctx context.Context, l *rate.Limiter, k int) {
+func pace(ctx context.Context, l *rate.Limiter, k int) error {
 	for k > 0 {
 		part := min(k, l.Burst())
-		if l.WaitN(ctx, part) != nil {
-			return
+		if err := l.WaitN(ctx, part); err != nil {
+			return err
 		}
 		k -= part
 	}
+	return nil
 }

@@ -93,7 +93,10 @@ type Config struct {
 	// OnConnection gets each connection when it has ended or was refused, one
 	// at a time. It must not block and must not call back into the Net.
 	OnConnection func(vm.Connection)
-	Log          *slog.Logger
+	// Full says why no new connection may be made: its record could not be kept; "" = it
+	// may. nil = it always may.
+	Full func() string
+	Log  *slog.Logger
 }
 
 // Net is the network of one VM. Its methods may be called at any time from any

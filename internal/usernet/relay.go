@@ -68,17 +68,18 @@ func halfClose(c net.Conn) error {
 	return nil
 }
 
-// pump copies until the end of src and counts the written bytes.
-func pump(dst io.Writer, src io.Reader, count func(int)) error {
+// pump copies until the end of src and counts the bytes.
+func pump(dst io.Writer, src io.Reader, count func(int) error) error {
 	b := relayBuffers.Get().(*[]byte)
 	defer relayBuffers.Put(b)
 	for {
 		k, err := src.Read(*b)
 		if k > 0 {
-			w, werr := dst.Write((*b)[:k])
-			count(w)
-			if werr != nil {
-				return werr
+			if err := count(k); err != nil {
+				return err
+			}
+			if _, err := dst.Write((*b)[:k]); err != nil {
+				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {

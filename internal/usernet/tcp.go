@@ -92,7 +92,9 @@ func (n *Net) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 func (n *Net) byName(f *flow, r *tcp.ForwarderRequest, v egress.Verdict, sight egress.Sight) bool {
 	g := gate{net: n, flow: f, nameless: v.Allow && !sight.Strict}
 	if !v.Allow || sight.Strict && !webPort(f.dst.Port()) {
-		name, nv := n.nameAt(f, sight)
+		at := sight
+		at.Strict = sight.Strict && !webPort(f.dst.Port()) // there the greeting tells hosts at one address apart
+		name, nv := n.nameAt(f, at)
 		switch {
 		case name != "" && nv.Allow:
 			f.lookedUp([]string{name})

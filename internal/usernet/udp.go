@@ -144,7 +144,7 @@ func (n *Net) relayUDP(f *flow, c *gonet.UDPConn) {
 
 // pumpUDP copies datagrams until an error or an idle time; each datagram extends
 // the time of both directions. The refusal of one datagram does not end it.
-func pumpUDP(dst net.Conn, src io.Reader, idle time.Duration, count func(int), both ...net.Conn) {
+func pumpUDP(dst net.Conn, src io.Reader, idle time.Duration, count func(int) error, both ...net.Conn) {
 	b := make([]byte, maxUDP)
 	for {
 		k, err := src.Read(b)
@@ -155,8 +155,9 @@ func pumpUDP(dst net.Conn, src io.Reader, idle time.Duration, count func(int), b
 		for _, c := range both {
 			_ = c.SetReadDeadline(until)
 		}
-		if w, err := dst.Write(b[:k]); err == nil {
-			count(w)
+		if count(k) != nil {
+			return
 		}
+		_, _ = dst.Write(b[:k])
 	}
 }

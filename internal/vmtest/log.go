@@ -146,6 +146,9 @@ func (a *Audit) Prune(context.Context, time.Time, vm.AuditEntry) (vm.AuditPruned
 // RotateKey implements journal.Auditor; this log has no key.
 func (a *Audit) RotateKey(to string) (string, error) { return to, nil }
 
+// Sign implements journal.Auditor; this log has no key.
+func (a *Audit) Sign(context.Context, []byte) ([]byte, string, error) { return nil, "", nil }
+
 // Prove implements journal.Auditor; this log has no proofs.
 func (a *Audit) Prove(context.Context, int, func(vm.AuditRecord) bool) ([]vm.ReceiptLine, vm.Checkpoint, error) {
 	return nil, vm.Checkpoint{}, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/answers"
+	"github.com/warren-vm/warren/internal/asks"
 	"github.com/warren-vm/warren/internal/changes"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/house"
@@ -51,6 +52,7 @@ type Site struct {
 
 	PreviewDomains []string // default: only warren.localhost
 	ReachPrivate   []netip.Prefix
+	AskWebhook     asks.Webhook
 	Scanner        objects.Scanner // of uploads; nil = every upload is clean
 	Remote         objects.Remote  // another S3 for the bytes of objects; nil = files
 	S3URL          string          // in signed links; "" = there are none
@@ -88,6 +90,7 @@ type House struct {
 	*job.Job
 	*answers.Answers
 	*changes.Changes
+	Asks   *asks.Asks
 	Policy *policy.Policy
 	Repo   *repo.Repo
 	Ship   *ship.Ship
@@ -96,7 +99,7 @@ type House struct {
 
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
-	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Records: s.Backend, Version: "test", Volumes: s.World.Volumes, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, ReachPrivate: s.ReachPrivate, Scanner: s.Scanner, Remote: s.Remote, S3URL: s.S3URL, Config: engine.Config{
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Records: s.Backend, Version: "test", Volumes: s.World.Volumes, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, ReachPrivate: s.ReachPrivate, AskWebhook: s.AskWebhook, Scanner: s.Scanner, Remote: s.Remote, S3URL: s.S3URL, Config: engine.Config{
 		Dir: s.Dir, Run: s.Run,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Folders: s.Folders,
@@ -105,7 +108,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Policy: h.Policy, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Repo: h.Repo, Ship: h.Ship, Rooms: h}, nil
+	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Policy: h.Policy, Asks: h.Asks, Job: h.Job, Answers: h.Answers, Changes: h.Changes, Repo: h.Repo, Ship: h.Ship, Rooms: h}, nil
 }
 
 // Close closes the rooms.

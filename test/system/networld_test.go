@@ -210,13 +210,13 @@ func (w *netWorld) came(kind, to, what string) {
 	}
 }
 
-// within runs f on a thread in the world outside.
-func (w *netWorld) within(f func() error) {
+// within runs f on a thread in one of the world's network namespaces.
+func (w *netWorld) within(namespace string, f func() error) {
 	w.t.Helper()
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		ns, err := os.Open("/run/netns/" + w.outer)
+		ns, err := os.Open("/run/netns/" + namespace)
 		if err == nil {
 			err = errors.Join(unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET), ns.Close())
 		}
@@ -226,7 +226,7 @@ func (w *netWorld) within(f func() error) {
 		done <- err
 	}()
 	if err := <-done; err != nil {
-		w.t.Fatalf("in the world outside: %v", err)
+		w.t.Fatalf("in the network namespace %s: %v", namespace, err)
 	}
 }
 
@@ -253,7 +253,7 @@ func (w *netWorld) listen(address string, f func(c *net.TCPConn)) {
 
 func (w *netWorld) listener(address string) (l net.Listener) {
 	w.t.Helper()
-	w.within(func() (err error) {
+	w.within(w.outer, func() (err error) {
 		l, err = net.Listen("tcp4", address)
 		return err
 	})
@@ -261,11 +261,35 @@ func (w *netWorld) listener(address string) (l net.Listener) {
 	return l
 }
 
+// onHost opens TCP ports beside the server, on the host's own addresses. What connects is
+// recorded as "host".
+func (w *netWorld) onHost(addresses ...string) {
+	w.t.Helper()
+	for _, address := range addresses {
+		var l net.Listener
+		w.within(w.inner, func() (err error) {
+			l, err = net.Listen("tcp4", address)
+			return err
+		})
+		w.closers = append(w.closers, func() { _ = l.Close() })
+		w.wg.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				w.came("host", address, "")
+				_ = c.Close()
+			}
+		})
+	}
+}
+
 // packets opens a UDP port of one address; each datagram is answered with what f returns.
 func (w *netWorld) packets(address string, f func(b []byte) []byte) {
 	w.t.Helper()
 	var c net.PacketConn
-	w.within(func() (err error) {
+	w.within(w.outer, func() (err error) {
 		c, err = net.ListenPacket("udp4", address)
 		return err
 	})
@@ -401,7 +425,7 @@ func typeOf(body dnsmessage.ResourceBody) dnsmessage.Type {
 func (w *netWorld) sniff(dev string) {
 	w.t.Helper()
 	fd := -1
-	w.within(func() (err error) {
+	w.within(w.outer, func() (err error) {
 		const all = unix.ETH_P_ALL
 		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all>>8|all&0xff<<8))
 		if err != nil {

@@ -177,6 +177,11 @@ fi
 if inside sh -c 'command -v go' >/dev/null; then
     inside go env GOPROXY GOSUMDB | tr ',|' '\n\n' | sed 's/^/registry=go /' >&23
 fi
+if inside sh -c 'command -v cargo' >/dev/null; then
+    # No stable command of cargo prints them. Its configuration may replace those that it has by itself.
+    urls=$(inside sh -c 'cat "${CARGO_HOME:-/root/.cargo}/config.toml" 2>/dev/null || :' | sed -nE 's/^ *(registry|index) *= *"(sparse\+)?(https?:[^"]*)".*/\3/p')
+    printf '%s\n' ${urls:-https://index.crates.io https://static.crates.io} | sed 's/^/registry=cargo /' >&23
+fi
 
 step clean
 if [ -e "$R/usr/sbin/start-stop-daemon.REAL" ]; then # mmdebstrap would put it back too late
