@@ -254,6 +254,7 @@ var Codes = map[string]int{
 	"TREE_NOT_FOUND":                         404,
 	"TRIGGER_ERROR":                          500,
 	"UNAUTHORIZED_ERROR":                     401,
+	"UNTRUSTED":                              403,
 	"UNSUPPORTED_OS":                         400,
 	"UPDATE_DEFAULT_BRANCH_FAILED":           500,
 	"UPLOAD_NOT_FOUND":                       404,

@@ -23,8 +23,20 @@ type Remaining struct {
 	Copies    []Copy              `json:"copies"`              // what was copied out, published, committed or bundled, newest first
 	Artifacts []Artifact          `json:"artifacts,omitempty"` // versions of objects that come from it and are stored, newest first
 	Receipts  []string            `json:"receipts"`
+	// Credentials are the secrets that the VM could use, by name.
+	Credentials []Credential `json:"credentials,omitempty"`
 	// Omitted counts the omitted entries of each list: the record of a job has a limited size.
 	Omitted map[string]int `json:"omitted,omitempty"`
+}
+
+// Credential is a secret that the programs of a VM could use. They never held its value, but
+// could make requests with it.
+type Credential struct {
+	Name    string    `json:"name"`
+	Host    string    `json:"host,omitempty"`   // the one that gets it
+	Uses    int       `json:"uses"`             // requests that it was put into
+	LastUse time.Time `json:"lastUse,omitzero"` // zero = never
+	Granted bool      `json:"granted"`          // the VM may still use it
 }
 
 // RemainingVolume is a managed volume that a VM has used.

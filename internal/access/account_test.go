@@ -70,7 +70,7 @@ func TestRights(t *testing.T) {
 	refused("create another's key", vm.Denied, err)
 	_, err = r.Keys(ctx, own, admin.Actor.Account)
 	refused("list another's keys", vm.Denied, err)
-	_, err = r.AuditVerify(ctx, own)
+	_, err = r.AuditVerify(ctx, own, nil)
 	refused("verify the audit chain", vm.Denied, err)
 	refused("remove an account", vm.Denied, r.RemoveAccount(ctx, own, own.Actor.Account, true))
 	_, _, err = r.RotateKey(ctx, own, last)

@@ -113,7 +113,7 @@ func stored(s string) string {
 	if len(s) <= vm.MaxAskText {
 		return s
 	}
-	return vm.Clip(s, vm.MaxAskText-len(cut)) + cut
+	return vm.Clip(s, vm.MaxAskText-len(cut)-len("…")) + cut
 }
 
 // Cleared fails for a call that needs an approval and has none: the room that carries out

@@ -164,7 +164,7 @@ func TestNoRecordNoAction(t *testing.T) {
 		_, errs["create an identity"] = r.CreateIdentity(ctx, c, "x")
 		_, errs["delete an identity"] = r.DeleteIdentity(ctx, c, id)
 		_, _, errs["create a token"] = r.CreateToken(ctx, c, id, access.TokenRequest{})
-		_, errs["change a grant"] = r.ChangeGrant(ctx, c, id, ref, nil)
+		_, errs["change a grant"] = r.ChangeGrant(ctx, c, id, ref, nil, nil)
 		_, errs["add an SSH key"] = r.AddSSHKey(ctx, c, id, "k", newSSHKey(t), false)
 		_, _, errs["create a key"] = r.CreateKey(ctx, c, "", "k")
 		return errs
@@ -192,7 +192,7 @@ func TestGrants(t *testing.T) {
 	v := w.create(c, "box")
 	i, _, own := identity(t, r, c, nil)
 	id, ref := string(i.ID), string(v.ID)
-	_, err := r.ChangeGrant(ctx, c, id, ref, nil)
+	_, err := r.ChangeGrant(ctx, c, id, ref, nil, nil)
 	wantCode(t, err, vm.NotFound, "VM_PERMISSION_NOT_FOUND")
 	_, err = r.GrantVM(ctx, own, id, ref, nil)
 	wantCode(t, err, vm.Denied, "FORBIDDEN")
@@ -205,10 +205,10 @@ func TestGrants(t *testing.T) {
 		return held
 	}
 	root, alice := session("root"), session("alice")
-	p, err := r.ChangeGrant(ctx, c, id, ref, nil)
+	p, err := r.ChangeGrant(ctx, c, id, ref, nil, nil)
 	do(t, err)
 	is(t, "any user is still allowed", p.AllowedUsers == nil, true)
-	_, err = r.ChangeGrant(ctx, c, id, ref, &[]string{"alice"})
+	_, err = r.ChangeGrant(ctx, c, id, ref, &[]string{"alice"}, nil)
 	do(t, err)
 	wantCode(t, context.Cause(root), vm.Denied, "VM_ACCESS_DENIED")
 	is(t, "the session of the allowed user", alice.Err(), nil)
@@ -220,7 +220,7 @@ func TestGrants(t *testing.T) {
 	do(t, err)
 	do(t, r.May(own.Actor, v.ID, vm.OpDial, "root")) // acts as no user
 	for _, bad := range []string{"", "0", "a b", "x:y", "../etc", strings.Repeat("x", 40)} {
-		_, err := r.ChangeGrant(ctx, c, id, ref, &[]string{bad})
+		_, err := r.ChangeGrant(ctx, c, id, ref, &[]string{bad}, nil)
 		wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
 	}
 	do(t, r.RevokeVM(ctx, c, id, ref))

@@ -41,6 +41,9 @@ func (a *Asks) Propose(ctx context.Context, c *vm.Call, v vm.VM, rule vm.NetRule
 		return ask, vm.Errorf(vm.Denied, rule.To, "only an administrator may open an address that is not public").WithCode("FORBIDDEN").
 			WithHint("ask the server's administrator to allow it: `warren net allow`")
 	}
+	if now, ok := a.vms.VMOf(v.ID); ok {
+		v = now
+	}
 	widens := a.widens(v, rule)
 	if len(widens) == 0 {
 		return ask, vm.Errorf(vm.Exists, rule.To, "the network policy allows this already").WithCode("ASK_NEEDLESS").

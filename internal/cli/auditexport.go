@@ -26,7 +26,7 @@ func newAuditExport(a *app) *cobra.Command {
 		Use: "export", Short: "Print audit records as OCSF, one JSON object a line, newest first",
 		Long: `Print audit records in the Open Cybersecurity Schema Framework, version ` + ocsfVersion + `: connections as Network
 Activity (4001), everything else as API Activity (6003). What has no field there is in "unmapped".`,
-		Example: "  warren audit export --since 24h > day.jsonl\n  warren audit export --vm box --verb connection",
+		Example: "  warren audit export --since 24h\n  warren audit export --vm box --verb connection",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.auditExport(cmd.Context(), o)

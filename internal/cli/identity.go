@@ -127,10 +127,12 @@ func newIdentityGrant(a *app) *cobra.Command {
 	o := &identityOptions{}
 	cmd := &cobra.Command{
 		Use: "grant IDENTITY VM", Short: "Let an identity use a VM",
-		Long: `Let an identity use a VM: look at it, start it, run commands, read and write files, open terminals. It may not change,
-stop or delete the VM. With --user it acts only as these Linux users, otherwise as any. With --ask each use of these rights
-waits until somebody approves it: exec (commands, terminals, services), edit (files), copy-out, publish, commit; and mount
-and snapshot, which it may not use at all otherwise. --read-only lets it look and read, and asks for the rest.`,
+		Long: `Let an identity use a VM: look at it, start it, run commands, read and write
+files, open terminals. It may not change, stop or delete the VM. With --user it
+acts only as these Linux users, otherwise as any. With --ask each use of these
+rights waits until somebody approves it: exec (commands, terminals, services),
+edit (files), copy-out, publish, commit; and mount and snapshot, which it may not
+use at all otherwise. --read-only lets it look and read, and asks for the rest.`,
 		Example: "  warren identity grant ci box\n  warren identity grant ci box --user alice --user deploy\n  warren identity grant ci box --change --user alice\n  warren identity grant ci box --ask exec,copy-out\n  warren identity grant ci box --read-only",
 		Args:    args(2, 2, "which identity, and which VM? warren identity grant IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -160,7 +162,7 @@ func (a *app) identityGrant(ctx context.Context, o *identityOptions) error {
 		grant = c.ChangeGrant
 	}
 	in := api.GrantVM{}
-	if !o.change || o.users != nil {
+	if !o.change || o.users != nil || len(o.asks) == 0 && !o.readOnly {
 		in.AllowedUsers = vm.Some(o.users)
 	}
 	if in.Ask, err = o.asked(); err != nil {

@@ -34,7 +34,8 @@ func newImageBuild(a *app) *cobra.Command {
 		Short: "Build an image",
 		Long: `Build an image from a recipe: base (the default), dev, or a directory with a warren.yaml. It needs no root. An
 interrupted build continues where it stopped; an image appears whole or not at all. The image trusts the CAs that
-were added to this host, because company networks need it; --no-host-ca turns that off.`,
+were added to this host, because company networks need it; --no-host-ca turns that off. Before a directory is used for
+the first time, and after each change of it, it prints what the recipe does and asks whether you trust it.`,
 		Example: "  warren image build\n  warren image build base --if-missing\n  warren image build ./agent-image --no-host-ca",
 		Args:    args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -46,6 +47,7 @@ were added to this host, because company networks need it; --no-host-ca turns th
 	}
 	cmd.ValidArgsFunction = a.completeImages
 	cmd.Flags().BoolVar(&o.ifMissing, "if-missing", false, "keep an existing image of that name; make only its missing parts")
+	a.trustFlag(cmd)
 	cmd.Flags().BoolVar(&o.noHostCA, "no-host-ca", false, "do not install this host's own CAs")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
@@ -79,7 +81,13 @@ func (a *app) buildWith(ctx context.Context, o BuildOptions) (vm.Image, error) {
 		defer mu.Unlock()
 		step, done, total = s, d, t
 	}
-	p := a.io.progress(func() string {
+	o.Trust = a.trust
+	var p *progress
+	o.AskTrust = func(t Trust) error {
+		p.done() // the question needs the line
+		return a.askTrust(t)
+	}
+	p = a.io.progress(func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		text := "image " + o.Recipe + ": " + step

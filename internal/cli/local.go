@@ -42,6 +42,8 @@ type Local struct {
 	ImageRemove func(ctx context.Context, data, ref string, force bool) (vm.Image, error)
 	// Backups work on backups in files.
 	Backups Backups
+	// Trusts are the recipes that somebody trusts.
+	Trusts Trusts
 	// BundleInspect checks every byte of a bundle. trust are fingerprints of signers.
 	BundleInspect func(ctx context.Context, path string, trust []string) (BundleInfo, error)
 }
@@ -94,6 +96,10 @@ type BuildOptions struct {
 	Recipe    string // a shipped recipe's name, or the path of a directory
 	HostCAs   bool   // trust the CAs that the operator added to this host
 	IfMissing bool   // keep an existing image of that name, and make only its missing parts
+	Trust     string // digest of a recipe that is trusted; "" = none is named
+	// AskTrust asks whether a recipe of the user is trusted, before anything of it is used;
+	// an error = no.
+	AskTrust func(Trust) error
 	// Progress is called with the current step and its progress.
 	Progress func(step string, done, total int)
 }

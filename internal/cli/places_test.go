@@ -19,6 +19,7 @@ import (
 var formatOfADisk = []string{
 	"the file system is frozen at the capture", "services, file systems, and whether a file", "gets a file system at the first mount",
 	"Its file system grows at the next mount", "as the file system counts it",
+	"--filesystem-md", "filesystem-md write FILESYSTEM.md", // a file with that name
 }
 
 var fileSystem = regexp.MustCompile(`(?i)file-?\s?system`)

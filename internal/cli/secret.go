@@ -48,7 +48,7 @@ type secretSetOptions struct {
 func newSecretSet(a *app) *cobra.Command {
 	o := &secretSetOptions{}
 	cmd := &cobra.Command{
-		Use: "set NAME", Short: "Keep a secret for one header of requests to one host, or replace its value",
+		Use: "set NAME", Short: "Keep a secret for one header of one host, or replace it",
 		Long: `Keep a secret on this host. VMs that may use it hold a placeholder; the value is put into the header of their
 requests to the host, after the host's certificate was verified. The placeholder may stand alone in the header,
 after a word such as Bearer, or be the password or the user of Basic authentication.
@@ -58,8 +58,8 @@ name alone: it gets the new value, and every VM uses it from then on.
 
 With --oauth-token-url the value is a refresh token: the server gets access tokens with it and puts those in.`,
 		Example: `  warren secret set github-token --host api.github.com --header Authorization --file token.txt
-  warren secret set ANTHROPIC_API_KEY --host api.anthropic.com --header X-Api-Key --path '/v1/**' < key.txt
-  warren secret set github-token < new-token.txt
+  warren secret set ANTHROPIC_API_KEY --host api.anthropic.com --header X-Api-Key --path '/v1/**' --file key.txt
+  warren secret set github-token --file new-token.txt
   warren secret set crm --host api.crm.example --header Authorization --oauth-token-url https://login.crm.example/token --oauth-client-id warren`,
 		Args: args(1, 1, "which name? warren secret set NAME --host HOST --header HEADER"),
 		RunE: func(cmd *cobra.Command, list []string) error {

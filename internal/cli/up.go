@@ -49,7 +49,8 @@ func newUp(a *app) *cobra.Command {
 		Long: `Make a VM from an image and start it. The network is closed unless --net opens it.
 
 IMAGE is a name or id of "warren image ls" (default base). A shipped recipe that was not built yet is built
-first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used.
+first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used. The
+first time, and when something in it changed, it is built only if you say that you trust it.
 
 Before the start it prints how long the VM is kept. A sticky VM, the default, may be evicted while it does not
 run, if the disk runs short, the lowest priority first.`,
@@ -86,6 +87,7 @@ run, if the disk runs short, the lowest priority first.`,
 	f.StringArrayVar(&o.repos, "repo", nil, "clone a repository into it: REPO[:PATH], a name of `repo ls` or a URL; may repeat")
 	f.StringArrayVar(&o.secrets, "secret", nil, "let it use a secret of `warren secret ls`; may repeat")
 	f.BoolVar(&o.filesystemMD, "filesystem-md", false, "write FILESYSTEM.md into the working directory: which places of the VM last")
+	a.trustFlag(cmd)
 	o.giving.add(cmd)
 	a.labelFlag(cmd, &o.labels)
 	f.StringArrayVar(&o.paths, "path", nil, "a path rule ACTION:PATTERN, such as hide:/src/.env; the first that matches decides; may repeat")

@@ -192,7 +192,7 @@ func TestAllowedUsers(t *testing.T) {
 		t.Errorf("root's process: %+v, %v", p, err)
 	}
 	for _, bad := range []string{"", "0", "a b", "x:y", "../etc", strings.Repeat("x", 40)} {
-		_, err := e.ChangeGrant(ctx, c, string(i.ID), id, &[]string{bad})
+		_, err := e.ChangeGrant(ctx, c, string(i.ID), id, &[]string{bad}, nil)
 		wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
 	}
 }
@@ -229,7 +229,7 @@ func TestCutStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A narrower permission ends the sessions of users that are no longer allowed.
-	if _, err := e.ChangeGrant(ctx, c, string(i.ID), string(v.ID), &[]string{"alice"}); err != nil {
+	if _, err := e.ChangeGrant(ctx, c, string(i.ID), string(v.ID), &[]string{"alice"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, ended := range map[string]chan error{"command": held, "upload": sent} {

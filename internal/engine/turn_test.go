@@ -162,7 +162,7 @@ func TestTurnOfIdentity(t *testing.T) {
 	wantCode(t, err, vm.Denied, "VM_ACCESS_DENIED")
 	_, _, err = e.TurnGenerations(ctx, own, string(v.ID))
 	wantCode(t, err, vm.Denied, "VM_ACCESS_DENIED")
-	if _, err := e.ChangeGrant(ctx, c, string(i.ID), string(v.ID), &[]string{"root"}); err != nil {
+	if _, err := e.ChangeGrant(ctx, c, string(i.ID), string(v.ID), &[]string{"root"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	turn, err := e.Turn(ctx, own, string(v.ID), engine.TurnRequest{Note: "mine"})

@@ -50,11 +50,14 @@ func Shipped(name string) (Recipe, error) {
 // FindRecipe returns the shipped recipe with that name. If the argument has a
 // slash or a dot, it loads the recipe from that path.
 func FindRecipe(arg string) (Recipe, error) {
-	if strings.ContainsAny(arg, "/.") {
+	if IsPath(arg) {
 		return Load(arg)
 	}
 	return Shipped(arg)
 }
+
+// IsPath reports whether an argument names a directory or file, and not a shipped recipe.
+func IsPath(arg string) bool { return strings.ContainsAny(arg, "/.") }
 
 // fromNothing is the value of `from` for a recipe without a base.
 const fromNothing = "none"

@@ -45,7 +45,7 @@ func judge(job *vm.Job, r DoneRequest, revoked, tokens int) {
 	judgeVolumes(left, step)
 	judgeSnapshots(job, r, step)
 	seen(vm.StepCredentials, r.Rotated, fmt.Sprintf("they were rotated; %d tokens were revoked here", revoked),
-		fmt.Sprintf("keys, tokens and passwords that code in the VM could reach may be known to it; Warren knows of %d tokens of identities that reach it", tokens))
+		fmt.Sprintf("keys, tokens and passwords that code in the VM could reach may be known to it; Warren knows of %d tokens of identities that reach it, and put in %s: `warren secret set NAME` replaces one", tokens, named(left.Credentials)))
 	step(vm.StepReceipts, vm.StepDone, "%d audit records are in the record of the job", len(left.Receipts))
 	if left.State == "" && len(job.Shipped) == 0 {
 		step(vm.StepLogs, vm.StepNone, "they went with the VM")

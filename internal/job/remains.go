@@ -50,6 +50,7 @@ func (j *Job) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Remai
 			worked = append(worked, vm.VolumeID(id))
 		}
 	}
+	out.Credentials = credentials(rec.Network, records)
 	more := 0
 	if out.Artifacts, more, err = j.artifacts(ctx, c, records); err != nil {
 		return out, err

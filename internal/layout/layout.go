@@ -35,6 +35,11 @@ func (d Dir) Lock() string { return d.join("lock") }
 // ServerConfig is the operator's configuration of `serve`; it may be absent.
 func (d Dir) ServerConfig() string { return d.join("server.yaml") }
 
+// Trust lists the recipes that somebody trusts, by digest, mode 0600. TrustLock is held
+// while it changes.
+func (d Dir) Trust() string     { return d.join("trust.json") }
+func (d Dir) TrustLock() string { return d.join("trust.lock") }
+
 // AskWebhookSecret signs the calls of --ask-webhook, mode 0600.
 func (d Dir) AskWebhookSecret() string { return d.join("ask-webhook.secret") }
 

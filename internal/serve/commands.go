@@ -37,7 +37,7 @@ func Local(getenv func(string) string, uid int) cli.Local {
 		},
 		AuditAnchors: audit.ParseCheckpoints, Doctor: c.doctor, Config: c.config, Recipes: image.Names,
 		ImageBuild: c.imageBuild, ImageList: c.imageList, ImageInspect: c.imageInspect, ImageRemove: c.imageRemove,
-		Backups: c.backups(), BundleInspect: c.bundleInspect,
+		Backups: c.backups(), BundleInspect: c.bundleInspect, Trusts: c.trusts(),
 	}
 }
 
@@ -184,6 +184,9 @@ func (c commands) imageBuild(ctx context.Context, o cli.BuildOptions) (vm.Image,
 	}
 	recipe, err := image.FindRecipe(o.Recipe)
 	if err != nil {
+		return vm.Image{}, err
+	}
+	if err := verifyTrust(ctx, dir, o, recipe); err != nil {
 		return vm.Image{}, err
 	}
 	l, err := openLocal(dir, slog.New(slog.DiscardHandler))

@@ -185,6 +185,7 @@ func RenderUnit(u vm.Unit) string {
 	if u.Notifies() {
 		f.set("NotifyAccess", "all")
 	}
+	f.set("EnvironmentFile", "-"+vm.EnvFile) // placeholders of secrets; it wins over Environment
 	f.service(u)
 	switch {
 	case u.RemainAfterExit != nil:
@@ -306,7 +307,6 @@ func (f *unitFile) service(u vm.Unit) {
 	if u.Workdir != nil {
 		f.set("WorkingDirectory", literal(*u.Workdir))
 	}
-	f.set("EnvironmentFile", "-"+vm.EnvFile) // wins over Environment
 	for _, k := range slices.Sorted(maps.Keys(u.Env)) {
 		f.set("Environment", quote(k+"="+u.Env[k]))
 	}

@@ -20,14 +20,14 @@ func TestRenderUnit(t *testing.T) {
 	}{
 		"service": {
 			vm.Unit{Name: "web", Exec: []string{"/usr/bin/prepare", "node server.js --date=%s"}},
-			"[Unit]\nDescription=web\n\n[Service]\nType=exec\nExecStartPre=/usr/bin/prepare\nExecStart=node server.js --date=%%s\n\n[Install]\nWantedBy=multi-user.target\n",
+			"[Unit]\nDescription=web\n\n[Service]\nType=exec\nEnvironmentFile=-/run/warren/env\nExecStartPre=/usr/bin/prepare\nExecStart=node server.js --date=%%s\n\n[Install]\nWantedBy=multi-user.target\n",
 		},
 		"run command": {
 			vm.Unit{
 				Name: "run-2", Mode: "oneshot", DeleteAfterSuccess: ptr(true), Workdir: ptr("/root"), Env: map[string]string{"HOME": "/root"},
 				Exec: []string{"/bin/bash /opt/run-2.sh"}, After: []string{"run-1"}, Requires: []string{"run-1"},
 			},
-			"[Unit]\nDescription=run-2\nAfter=run-1.service\nRequires=run-1.service\n\n[Service]\nType=oneshot\nWorkingDirectory=/root\nEnvironment=\"HOME=/root\"\n" +
+			"[Unit]\nDescription=run-2\nAfter=run-1.service\nRequires=run-1.service\n\n[Service]\nType=oneshot\nEnvironmentFile=-/run/warren/env\nWorkingDirectory=/root\nEnvironment=\"HOME=/root\"\n" +
 				"RemainAfterExit=yes\nTimeoutStartSec=infinity\nExecStart=/bin/bash /opt/run-2.sh\n" +
 				"ExecStartPost=+/bin/rm -f \"/etc/systemd/system/run-2.service\" \"/etc/systemd/system/multi-user.target.wants/run-2.service\"\n\n[Install]\nWantedBy=multi-user.target\n",
 		},
@@ -38,17 +38,17 @@ func TestRenderUnit(t *testing.T) {
 				WatchdogSec:   ptr(2.5),
 				RestartPolicy: &vm.RestartPolicy{Policy: "on-failure", RestartSec: ptr(1.0), StartLimitBurst: ptr(3), StartLimitIntervalSec: ptr(60.0)},
 			},
-			"[Unit]\nDescription=all\nOnFailure=alarm.service\nStartLimitBurst=3\nStartLimitIntervalSec=60\n\n[Service]\nType=notify\nNotifyAccess=all\nUser=ann\nGroup=crew\n" +
+			"[Unit]\nDescription=all\nOnFailure=alarm.service\nStartLimitBurst=3\nStartLimitIntervalSec=60\n\n[Service]\nType=notify\nNotifyAccess=all\nEnvironmentFile=-/run/warren/env\nUser=ann\nGroup=crew\n" +
 				"Environment=\"A=1\"\nEnvironment=\"B=two\\nlines \\\"and\\\" \\\\ 100%% $X\"\nTimeoutSec=infinity\nWatchdogSec=2.5\nRestart=on-failure\nRestartSec=1\nRemainAfterExit=no\n" +
 				"ExecStart=a\n\n[Install]\nWantedBy=a.target b.service\n",
 		},
 		"several lines": {
 			vm.Unit{Name: "s", Mode: "oneshot", TimeoutSec: ptr(5.0), Exec: []string{"cd /x\necho \"$HOME\" 5%", "second"}},
-			"[Unit]\nDescription=s\n\n[Service]\nType=oneshot\nTimeoutSec=5\nRemainAfterExit=yes\nExecStart=/bin/bash -c \"cd /x\\necho \\\"$$HOME\\\" 5%%\"\nExecStart=second\n\n[Install]\nWantedBy=multi-user.target\n",
+			"[Unit]\nDescription=s\n\n[Service]\nType=oneshot\nEnvironmentFile=-/run/warren/env\nTimeoutSec=5\nRemainAfterExit=yes\nExecStart=/bin/bash -c \"cd /x\\necho \\\"$$HOME\\\" 5%%\"\nExecStart=second\n\n[Install]\nWantedBy=multi-user.target\n",
 		},
 		"backslash at the end": {
 			vm.Unit{Name: "s", Exec: []string{`echo \`}},
-			"[Unit]\nDescription=s\n\n[Service]\nType=exec\nExecStart=/bin/bash -c \"echo \\\\\"\n\n[Install]\nWantedBy=multi-user.target\n",
+			"[Unit]\nDescription=s\n\n[Service]\nType=exec\nEnvironmentFile=-/run/warren/env\nExecStart=/bin/bash -c \"echo \\\\\"\n\n[Install]\nWantedBy=multi-user.target\n",
 		},
 	} {
 		if err := CheckUnit(c.unit, false); err != nil {

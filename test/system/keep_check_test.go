@@ -379,7 +379,7 @@ func (k *keeper) end() {
 	k.check()
 	ctx, cancel := within()
 	defer cancel()
-	report, err := k.c.AuditVerify(ctx)
+	report, err := k.c.AuditVerify(ctx, nil)
 	if err != nil || !report.OK {
 		k.broken("the audit chain: %+v %v", report, err)
 	}

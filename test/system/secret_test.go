@@ -131,7 +131,7 @@ func TestSecret(t *testing.T) {
 		if got := curl("kid-1", "-k -o /dev/null "+auth+"https://api.example.com/"); !strings.HasSuffix(got, "401") {
 			t.Errorf("a fork from which the secret was revoked gets %q", got)
 		}
-		h.ok("rm", "-f", "kid-1")
+		h.ok("rm", "kid-1")
 	})
 	t.Run("rotate", func(t *testing.T) {
 		api.accept(secretNext)
