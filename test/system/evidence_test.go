@@ -83,7 +83,7 @@ func TestEvidence(t *testing.T) {
 	if text, err := away("receipt", "verify", "box.json", "--key", report.Key); err != nil || !strings.Contains(text, sumOf("result\n")) {
 		t.Errorf("the receipt verifies away from the server as %s (%v), want the digest of what was copied out", text, err)
 	}
-	flip(t, receipt, 2000)
+	flipAt(t, receipt, 2000)
 	if text, err := away("receipt", "verify", "box.json"); err == nil {
 		t.Errorf("the receipt with a flipped byte verifies: %s", text)
 	}
@@ -101,7 +101,7 @@ func TestEvidence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flip(t, log, len(whole)/2)
+	flipAt(t, log, len(whole)/2)
 	if text, err := away("audit", "verify", "--dir", "audit"); err == nil || !strings.Contains(text, "was changed") {
 		t.Errorf("the log with a flipped byte verifies as %s, want a changed record", text)
 	}
@@ -118,8 +118,8 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// flip flips one bit of a file.
-func flip(t *testing.T, name string, at int) {
+// flipAt flips one bit of a file.
+func flipAt(t *testing.T, name string, at int) {
 	t.Helper()
 	data, err := os.ReadFile(name)
 	if err != nil {
