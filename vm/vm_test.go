@@ -23,6 +23,7 @@ func TestTransitions(t *testing.T) {
 		OpSnapshot: ". . running . suspended stopped .",
 		OpNetwork:  ". . running . suspended stopped .",
 		OpOnBoot:   ". . running . suspended stopped .",
+		OpPaths:    ". . running . suspended stopped .",
 		OpRollback: ". . running . running running .",
 		OpResize:   ". . running . . stopped .",
 		OpKeep:     ". . running . suspended stopped .",
