@@ -76,27 +76,28 @@ func ForChild(uses []SecretUse) []SecretUse {
 // The sizes of a placeholder's random part.
 const (
 	minPlaceholder = 24 // so that it never occurs by chance
-	maxPrefix      = 24
+	minRest        = 16 // what must follow a prefix
 )
 
+// knownPrefixes begin tokens of well-known services and tell only their kind. Longer ones
+// come before those that begin like them. No other beginning of a value is shown to a guest:
+// it may be a part of the secret.
+var knownPrefixes = []string{
+	"sk-ant-api03-", "sk-ant-oat01-", "sk-ant-", "sk-proj-", "sk-svcacct-", "sk-or-v1-", "sk-",
+	"sk_live_", "sk_test_", "rk_live_", "rk_test_", "github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+	"glpat-", "npm_", "pypi-", "hf_", "gsk_", "xoxb-", "xoxp-", "xapp-", "dop_v1_", "shpat_",
+}
+
 // PlaceholderPrefix returns the beginning of a secret's value that tells its kind and no
-// secret: up to the last "-" or "_" of its first characters, such as "sk-ant-api03-" and
-// "ghp_". It is empty where the rest would be short.
+// secret, such as "sk-ant-api03-" and "ghp_"; "" if it is not well known, or where the rest
+// would be short.
 func PlaceholderPrefix(value string) string {
-	prefix := ""
-	words := value
-	for {
-		i := strings.IndexAny(words, "-_")
-		// A word of a prefix is short and in lower case, with a number at its end at most.
-		if i < 1 || i > 8 || strings.Trim(words[:i], "abcdefghijklmnopqrstuvwxyz0123456789") != "" || words[0] >= '0' && words[0] <= '9' {
-			break
+	for _, p := range knownPrefixes {
+		if strings.HasPrefix(value, p) && len(value)-len(p) >= minRest {
+			return p
 		}
-		if len(prefix)+i+1 > maxPrefix || len(value)-len(prefix)-i-1 < 16 {
-			break
-		}
-		prefix, words = prefix+words[:i+1], words[i+1:]
 	}
-	return prefix
+	return ""
 }
 
 // PlaceholderLike returns a random text with a prefix, the length of like, and its kinds of

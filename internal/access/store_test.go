@@ -39,9 +39,12 @@ func TestLostAnswers(t *testing.T) {
 			_, err := r.CreateIdentity(ctx, c, name())
 			return err
 		},
-		"create a token":        func() error { _, _, err := r.CreateToken(ctx, c, string(i.ID), access.TokenRequest{}); return err },
-		"add an SSH key":        func() error { _, err := r.AddSSHKey(ctx, c, string(i.ID), name(), newSSHKey(t), false); return err },
-		"change a grant":        func() error { _, err := r.ChangeGrant(ctx, c, string(i.ID), "box", &[]string{"alice"}, nil); return err },
+		"create a token": func() error { _, _, err := r.CreateToken(ctx, c, string(i.ID), access.TokenRequest{}); return err },
+		"add an SSH key": func() error { _, err := r.AddSSHKey(ctx, c, string(i.ID), name(), newSSHKey(t), false); return err },
+		"change a grant": func() error {
+			_, err := r.ChangeGrant(ctx, c, string(i.ID), "box", &[]string{"alice"}, nil)
+			return err
+		},
 		"change a repo's grant": func() error { return r.GrantRepo(ctx, c, string(i.ID), "code", vm.GitWrite, true) },
 	}
 	for what, verb := range verbs {

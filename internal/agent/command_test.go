@@ -85,7 +85,7 @@ func (g *policyGuest) run(args ...string) (int, string, string) {
 	return code, out.String() + errs.String(), strings.Join(g.asked, " | ")
 }
 
-// The command asks what its arguments say, and its status says what came of it.
+// The command asks what its arguments say, and its status says how it ended.
 func TestCommand(t *testing.T) {
 	word := ""
 	g := newPolicyGuest(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -95,6 +95,8 @@ func (d *policyDoor) pass(ctx context.Context, c *os.File) {
 	to := d.to
 	up, err := connect(me(), &to)
 	if err != nil {
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		_, _ = c.Read(make([]byte, policyBuffer)) // closing with unread bytes would cut the answer
 		_, _ = io.WriteString(c, "HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nwarren: the network of this VM does not answer; try again\n")
 		return
 	}

@@ -46,13 +46,22 @@ func (a *Asks) file(ctx context.Context, c *vm.Call, ask vm.Ask) error {
 	return a.create(ctx, c, ask)
 }
 
-// Wait returns when an ask is decided: nil = approved, and the rule of a proposal is in
+// latest returns an ask as it is, whoever asks for it.
+func (a *Asks) latest(ctx context.Context, id string) (vm.Ask, error) {
+	ask, ok := a.table.Get(id)
+	if !ok {
+		return ask, missing(id)
+	}
+	return a.current(ctx, ask), nil
+}
+
+// Wait returns when an ask that its caller may see is decided: nil = approved, and the rule of a proposal is in
 // force. It blocks until then, or until ctx ends. Kinds: NotFound; Denied (code ASK_DENIED);
 // WrongState (codes ASK_EXPIRED, ASK_ENDED); the cause of ctx.
-func (a *Asks) Wait(ctx context.Context, c *vm.Call, ask vm.Ask) error {
+func (a *Asks) Wait(ctx context.Context, _ *vm.Call, ask vm.Ask) error {
 	for {
 		changed, leave := a.watch(ask.ID)
-		now, err := a.find(ctx, c, ask.ID)
+		now, err := a.latest(ctx, ask.ID)
 		if err == nil && now.State == vm.AskPending || a.held(ask.ID) {
 			select {
 			case <-changed:

@@ -148,8 +148,8 @@ type signing struct {
 	answer chan error        // buffered
 }
 
-// sign has everything on disk signed, and waits for that.
-func (l *Log) sign(next ed25519.PublicKey) error {
+// signHead has everything on disk signed, and waits for that.
+func (l *Log) signHead(next ed25519.PublicKey) error {
 	s := signing{next, make(chan error, 1)}
 	select {
 	case l.signNow <- s:

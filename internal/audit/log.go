@@ -215,7 +215,7 @@ func (l *Log) Sync() error {
 	if err := <-it.written; err != nil {
 		return err
 	}
-	return l.sign(nil)
+	return l.signHead(nil)
 }
 
 // Close writes what is left, signs the chain's end and closes the file.

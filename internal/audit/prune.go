@@ -234,7 +234,7 @@ func (l *Log) handOver(next ed25519.PublicKey, by Signer) error {
 			return err
 		}
 	}
-	if err := l.sign(next); err != nil {
+	if err := l.signHead(next); err != nil {
 		return err
 	}
 	l.mu.Lock()

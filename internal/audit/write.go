@@ -78,7 +78,7 @@ func (l *Log) store(batch []*item) (int64, error) {
 	behind := l.seq-l.anchored >= maxUnsigned
 	l.mu.Unlock()
 	if behind {
-		if err := l.sign(nil); err != nil {
+		if err := l.signHead(nil); err != nil {
 			return l.size, err
 		}
 	}

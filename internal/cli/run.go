@@ -110,6 +110,7 @@ are stored from one state of the disk. The VM goes, the objects stay.`,
 	f := cmd.Flags()
 	f.StringArrayVar(&o.add, "add", nil, "first copy a file or directory to /work; may repeat")
 	f.StringArrayVar(&o.outputs, "output", nil, "copy a file or directory back at the end: PATH, or PATH:LOCAL; may repeat")
+	a.trustFlag(cmd)
 	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that --output brings back; also limits the bytes of each --input and --publish, else 1G; 0 = any size")
 	f.StringArrayVar(&o.inputs, "input", nil, "first fetch an object: s3://BUCKET/KEY[@VERSION][:/PATH]; may repeat")
 	f.StringArrayVar(&o.publish, "publish", nil, "publish a file or directory at the end: PATH, or PATH=s3://BUCKET/PREFIX; may repeat")

@@ -6,7 +6,6 @@ package engine
 import (
 	"context"
 
-	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
@@ -15,10 +14,8 @@ import (
 // writes its audit record durably. If any of it fails, the action is refused. The caller ends
 // the receipt.
 func (e *Engine) record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*journal.Receipt, error) {
-	if !access.Granted(entry.Op) {
-		if err := c.Actor.OwnerOnly(string(entry.VM)); err != nil {
-			return nil, err
-		}
+	if err := e.mayUse(c.Actor, string(entry.VM), entry.Op); err != nil {
+		return nil, err
 	}
 	if err := e.cfg.Access.Cleared(c.Actor, entry.VM, entry.Op); err != nil {
 		return nil, err

@@ -72,19 +72,24 @@ func captures(verb vm.Op) bool {
 // then it checks that the VM's state allows the verb. The caller must end the operation
 // with finish. Its context does not end with ctx, unless the caller uses cancelWith.
 func (e *Engine) begin(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*operation, error) {
-	var err error
-	switch {
-	case c.Actor.Guest != "":
-		err = e.cfg.Access.May(c.Actor, vm.ID(ref), verb, "")
-	case !access.Granted(verb):
-		err = c.Actor.OwnerOnly(ref)
-	}
-	if err != nil {
+	if err := e.mayUse(c.Actor, ref, verb); err != nil {
 		return nil, err
 	}
 	return e.beginWith(ctx, verb, false, func() (*slot, error) {
 		return e.lookupLocked(c.Actor, ref)
 	})
+}
+
+// mayUse refuses a verb of the account's owner to others. The programs of a VM may use what
+// its profile grants, on that VM, which ref then names by its id. Kind Denied.
+func (e *Engine) mayUse(who vm.Actor, ref string, verb vm.Op) error {
+	switch {
+	case who.Guest != "":
+		return e.cfg.Access.May(who, vm.ID(ref), verb, "")
+	case access.Granted(verb):
+		return nil
+	}
+	return who.OwnerOnly(ref)
 }
 
 // beginSlot is begin for the engine's own operations on a known slot. They wait for any

@@ -58,7 +58,7 @@ type Config struct {
 	Remote  objects.Remote  // another S3 for the bytes of objects; nil = the data directory
 
 	AskWebhook asks.Webhook // where asks are announced
-	AuditArgs string // which arguments of commands audit records have; see package inside
+	AuditArgs  string       // which arguments of commands audit records have; see package inside
 
 	Resolver       names.Resolver // for TXT records; nil = the system's
 	PreviewDomains []string       // default: only warren.localhost

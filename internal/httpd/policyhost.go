@@ -223,7 +223,7 @@ func (q *guestRequest) refuse(err error) {
 	if vm.KindOf(err) == vm.Internal {
 		q.s.Log.Error("a guest's request failed", "vm", q.vm.ID, "path", vm.Clip(q.URL.Path, 200), "request", q.call.Request, "err", err)
 	}
-	body := api.EncodeError(q.s.Journal.Conceal(err), q.call.Request)
+	body := q.s.errorBody(q.Context(), err, q.call, "")
 	text := "warren: " + body.Message + "\n"
 	if body.Hint != "" {
 		text += body.Hint + "\n"

@@ -63,6 +63,8 @@ func (a agent) token(body any) (id, secret string) {
 var openToTokens = map[string]right{
 	"GET /auth/v1/whoami":     token,
 	"GET /v1/vms":             token,
+	"GET /v1/asks":            token, // its own
+	"GET /v1/asks/{ask}":      token, // its own
 	"GET /v1/ssh":             token,
 	"GET /v1/vms/{vm}/ssh":    granted, // the Linux user is SSH's
 	"GET /v1/vms/{vm}":        granted,
@@ -80,6 +82,7 @@ var openToTokens = map[string]right{
 	"GET /v1/vms/{vm}/diagnose": granted,
 	"GET /v1/vms/{vm}/ports":    granted,
 	"GET /v1/vms/{vm}/mounts":   granted,
+	"GET /v1/vms/{vm}/paths":    granted,
 	"GET /v1/ca":                token,
 
 	"GET /v1/vms/{vm}/previews":                 granted,
@@ -168,6 +171,8 @@ func (w *walk) knock(secret string, headers ...string) (int, string) {
 	case w.row.method == "GET":
 	case strings.HasSuffix(path, "/network"):
 		body = strings.NewReader(`{"mode":"open"}`)
+	case strings.HasSuffix(path, "/paths"):
+		body = strings.NewReader(`{"action":"deny","path":"/x","rules":[]}`)
 	case strings.HasSuffix(path, "/tar/%2Fetc%2Fhostname"):
 		body = bytes.NewReader(make([]byte, 1024)) // an empty archive
 	default:
@@ -344,6 +349,13 @@ func (w *walk) try() {
 	case strings.Contains(w.row.pattern, "{volume}"):
 		w.refused("another account's key", 404, "VOLUME_NOT_FOUND", w.other)
 		w.refused("an admin of another account", 404, "VOLUME_NOT_FOUND", w.admin)
+	case strings.HasPrefix(w.row.pattern, "/v1/receipts/"):
+		w.refused("another account's key", 404, "VM_NOT_FOUND", w.other)
+		return // the simulated audit log has no records to make one of
+	case strings.Contains(w.row.pattern, "{secret}") && w.row.method != "DELETE":
+		w.refused("another account's key", 404, "SECRET_NOT_FOUND", w.other)
+		w.refused("an admin of another account", 404, "SECRET_NOT_FOUND", w.admin)
+		return // there is no such secret of the owner
 	case w.row.pattern == "/v1/vms/{vm}/exec" && w.row.method == "GET": // tells it in its first frame; see TestExecSocketRights
 	case strings.Contains(w.row.pattern, "{vm}"):
 		w.refused("another account's key", 404, "VM_NOT_FOUND", w.other)
@@ -354,6 +366,11 @@ func (w *walk) try() {
 
 func (w *walk) tryTokens() {
 	w.t.Helper()
+	switch w.row.method + " " + w.row.pattern {
+	case "POST /v1/vms/{vm}/snapshot", "POST /v1/vms/{vm}/mounts": // only after an approval; see asks.TestCall
+		w.refused("a token that was not granted the VM", 403, "VM_ACCESS_DENIED", w.none)
+		return
+	}
 	asAlice := []string{api.HeaderLinuxUser, "alice"}
 	want, open := openToTokens[w.row.method+" "+w.row.pattern]
 	if open && want != w.row.right {

@@ -115,7 +115,7 @@ func (b *builder) prepare() error {
 	for _, ca := range b.cas {
 		more = append(more, ca.Name+string(ca.PEM))
 	}
-	if b.digest, err = b.recipe.digest(more...); err != nil {
+	if b.digest, err = b.recipe.digestWith(more...); err != nil {
 		return err
 	}
 	b.digest = b.digest[:16]

@@ -189,7 +189,7 @@ func TestLoad(t *testing.T) {
 	if err != nil || r.Files[0].Content != "hi" || r.Files[0].Source != "" {
 		t.Fatalf("the recipe is read as %+v (%v), want the file's content in place of its source", r, err)
 	}
-	first, err := r.digest()
+	first, err := r.digestWith()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestLoad(t *testing.T) {
 	if r, err = Load(filepath.Join(dir, RecipeFile)); err != nil {
 		t.Fatal(err)
 	}
-	if second, err := r.digest(); err != nil || second == first {
+	if second, err := r.digestWith(); err != nil || second == first {
 		t.Errorf("another source, the same digest (%v)", err)
 	}
 	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {

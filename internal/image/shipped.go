@@ -127,9 +127,9 @@ func (r Recipe) over(below Recipe) Recipe {
 	return out
 }
 
-// digest identifies a build: it hashes the resolved recipe and everything else
+// digestWith identifies a build: it hashes the resolved recipe and everything else
 // that goes into the image.
-func (r Recipe) digest(more ...string) (string, error) {
+func (r Recipe) digestWith(more ...string) (string, error) {
 	data, err := json.Marshal(r) // maps are sorted
 	if err != nil {
 		return "", vm.Errorf(vm.Internal, r.Name, "recipe: %w", err)

@@ -93,7 +93,7 @@ func (j *Journal) Proven(ctx context.Context, c *vm.Call, id vm.ID) ([]vm.Receip
 		return r.VM == id && (c.Actor.Admin || r.Actor.Account == c.Actor.Account)
 	})
 	if err == nil && len(lines) == 0 {
-		err = vm.Errorf(vm.NotFound, string(id), "the audit log has no record of this VM").WithHint("`warren audit ls` lists the ids; old records may be pruned")
+		err = vm.Errorf(vm.NotFound, string(id), "the audit log has no record of this VM").WithCode("VM_NOT_FOUND", "vmId", string(id)).WithHint("`warren audit ls` lists the ids; old records may be pruned")
 	}
 	return lines, at, err
 }

@@ -37,7 +37,9 @@ func (d Dir) ServerConfig() string { return d.join("server.yaml") }
 
 // Trust lists the recipes that somebody trusts, by digest, mode 0600. TrustLock is held
 // while it changes.
-func (d Dir) Trust() string     { return d.join("trust.json") }
+func (d Dir) Trust() string { return d.join("trust.json") }
+
+// TrustLock is held while Trust changes.
 func (d Dir) TrustLock() string { return d.join("trust.lock") }
 
 // AskWebhookSecret signs the calls of --ask-webhook, mode 0600.

@@ -465,7 +465,7 @@ func otherHost(p *place, v *server) {
 	v.untold("records of the other server")
 	at, err := p.Read(v.Context(), v.Kind(), theirs)
 	v.must("read", err)
-	old := strings.Replace(string(at.Value), `"host":"there"`, `"host":""`, 1)
+	old := strings.Replace(string(at.Value), `:"there"`, `:""`, 1) // only the host has this value
 	_, err = p.Write(v.Context(), ledger.Op{Kind: v.Kind(), ID: theirs, Value: []byte(old), Revision: at.Revision})
 	v.must("write", err)
 	v.comes("a record without a host", theirs, "a")

@@ -76,6 +76,7 @@ func TestLimit(t *testing.T) {
 func TestLimitsOfKinds(t *testing.T) {
 	limits := map[string]int{
 		"accounts":        1000,
+		"asks":            0, // 100 pending for each VM and identity, 1000 for each account: see asks
 		"buckets":         1000,
 		"builds":          2000,
 		"domains":         0, // 100 for each account: see names
@@ -88,11 +89,13 @@ func TestLimitsOfKinds(t *testing.T) {
 		"memories":        2000,
 		"mappings":        0, // below verified domains, one for each name
 		"object-grants":   10_000,
+		"policies":        0, // 100 for each account: see policy
 		"repo-deliveries": 0, // 150 for each trigger
 		"repo-triggers":   1000,
 		"repositories":    10_000,
 		"results":         500,
 		"s3-keys":         1000,
+		"secrets":         1000,
 		"shown-names":     0, // 1000 for each account: see names
 		"ssh-keys":        1000,
 		"tokens":          1000,

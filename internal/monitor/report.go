@@ -165,8 +165,10 @@ func (r *reporter) flush(ctx context.Context, end bool) error {
 }
 
 func (r *reporter) send(ctx context.Context, b vm.ConnectionBatch) error {
-	ctx, stop := context.WithTimeout(ctx, reportCall)
+	ending := ctx // a report that is in progress when the machine ends gets its answer
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), reportCall)
 	defer stop()
+	defer context.AfterFunc(ending, func() { time.AfterFunc(reportFinal, stop) })()
 	data, err := json.Marshal(b)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package rules
 import (
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -27,7 +28,8 @@ func TestPagesNamePlaces(t *testing.T) {
 		if name == "docs/requirements.md" { // it quotes what is asked for
 			continue
 		}
-		if word.MatchString(page(t, name)) {
+		text := strings.NewReplacer("FILESYSTEM.md", "", "filesystem-md", "", "warren-agent filesystem", "").Replace(page(t, name)) // a file, and what writes it
+		if word.MatchString(text) {
 			t.Errorf("%s says \"filesystem\": name the working directory, object storage or the repository", name)
 		}
 	}

@@ -70,7 +70,7 @@ func (h *host) guestReadme() {
 	if !strings.Contains(readme, "the VM box") {
 		h.t.Errorf("the README is %q, want the VM's name in it", readme)
 	}
-	page := h.sh("box", "cat ~/FILESYSTEM.md")
+	page := h.sh("box", "cat FILESYSTEM.md")
 	if !strings.Contains(page, "| / | the VM's own disk |") || !strings.Contains(page, "Which copy counts") {
 		h.t.Errorf("FILESYSTEM.md is %q, want the places and which copy counts", page)
 	}
@@ -81,7 +81,7 @@ func (h *host) guestReadme() {
 	if got := h.sh("try-1", "warren-agent filesystem"); !strings.Contains(got, "a fork of box") {
 		h.t.Errorf("the places of a fork are %q, want its parent's name", got)
 	}
-	h.ok("rm", "-f", "try-1")
+	h.ok("rm", "try-1", "--yes")
 }
 
 func (h *host) guestAsk() {
@@ -136,7 +136,7 @@ func (h *host) guestVerbs() {
 
 func (h *host) guestFork() {
 	h.ok("up", "--name", "dev", "--net", "closed", "--profile", "dev")
-	if code, out := h.guest("dev", "warren-agent fork --name kid > /root/forked"); code != 0 {
+	if code, out := h.guest("dev", "warren-agent fork --name kid > /root/forked 2>&1 || { cat /root/forked; false; }"); code != 0 {
 		h.t.Fatalf("fork ends with %d and %q", code, out)
 	}
 	if got := h.sh("dev", "cat /root/forked"); got != "forked: kid-1" {

@@ -1,0 +1,28 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package secret
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// SwapSealed gives a secret the sealed value of another one, as somebody with the record
+// store could.
+func (s *Secrets) SwapSealed(from, to string, a vm.AccountID) error {
+	x, _ := s.named(a, from)
+	y, _ := s.named(a, to)
+	_, err := s.table.Change(context.Background(), y.ID, func(rec *vm.Secret) error {
+		rec.Sealed = x.Sealed
+		return nil
+	})
+	return err
+}
+
+// Expire ends the access token of a secret.
+func (s *Secrets) Expire(name string, a vm.AccountID) {
+	rec, _ := s.named(a, name)
+	s.dropTokens(rec.ID)
+}
