@@ -22,6 +22,7 @@ func TestTransitions(t *testing.T) {
 		OpFork:     ". . running . suspended . .",
 		OpSnapshot: ". . running . suspended stopped .",
 		OpNetwork:  ". . running . suspended stopped .",
+		OpPaths:    ". . running . suspended stopped .",
 		OpOnBoot:   ". . running . suspended stopped .",
 		OpPaths:    ". . running . suspended stopped .",
 		OpRollback: ". . running . running running .",

@@ -40,8 +40,11 @@ func TestPathRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := r.Under(pathrule.Encode([]vm.PathRule{
-		{Action: vm.PathDeny, Path: dir + "/secret"}, {Action: vm.PathReadOnly, Path: dir + "/docs"}, {Action: vm.PathHide, Path: "/**/.env"},
-		{Action: vm.PathAsk, Path: dir + "/ask"}, {Action: vm.PathDeny, Path: dir + "/other/deep/key"},
+		{Action: vm.PathDeny, Path: dir + "/secret"},
+		{Action: vm.PathReadOnly, Path: dir + "/docs"},
+		{Action: vm.PathHide, Path: "/**/.env"},
+		{Action: vm.PathAsk, Path: dir + "/ask"},
+		{Action: vm.PathDeny, Path: dir + "/other/deep/key"},
 	}))
 	write := func(p string) error {
 		_, err := g.WriteFile(ctx, "", p, vm.WriteOptions{Parents: true, Size: 1}, bytes.NewReader([]byte("x")))

@@ -47,8 +47,10 @@ func secrets(t *testing.T) string {
 }
 
 var secretRules = []vm.PathRule{
-	{Action: vm.PathHide, Path: "/src/**/.env"}, {Action: vm.PathDeny, Path: "/src/deny"},
-	{Action: vm.PathReadOnly, Path: "/src/docs"}, {Action: vm.PathAsk, Path: "/src/ask/*"},
+	{Action: vm.PathHide, Path: "/src/**/.env"},
+	{Action: vm.PathDeny, Path: "/src/deny"},
+	{Action: vm.PathReadOnly, Path: "/src/docs"},
+	{Action: vm.PathAsk, Path: "/src/ask/*"},
 }
 
 // entries lists a directory.

@@ -101,9 +101,14 @@ func TestNetworkRights(t *testing.T) {
 	_, token := who.token(nil)
 	who.must("POST", "/permissions/vm/"+id, `{"allowedUsers":null}`)
 	for _, r := range [][2]string{
-		{"GET", "/v1/vms/" + id + "/network"}, {"PUT", "/v1/vms/" + id + "/network"}, {"PATCH", "/v1/vms/" + id + "/network"},
-		{"POST", "/v1/vms/" + id + "/network/check"}, {"GET", "/v1/vms/" + id + "/network/refusals"},
-		{"GET", "/v1/policies"}, {"PUT", "/v1/policies/ci"}, {"DELETE", "/v1/policies/ci"},
+		{"GET", "/v1/vms/" + id + "/network"},
+		{"PUT", "/v1/vms/" + id + "/network"},
+		{"PATCH", "/v1/vms/" + id + "/network"},
+		{"POST", "/v1/vms/" + id + "/network/check"},
+		{"GET", "/v1/vms/" + id + "/network/refusals"},
+		{"GET", "/v1/policies"},
+		{"PUT", "/v1/policies/ci"},
+		{"DELETE", "/v1/policies/ci"},
 	} {
 		if got := b.as(token, r[0], r[1], `{"mode":"open","network":"open","host":"a.example.com"}`); got.status != 401 && got.status != 403 {
 			t.Errorf("%s %s with a token answers %d %s, want 401 or 403", r[0], r[1], got.status, got.body)

@@ -26,11 +26,11 @@ func (s *server) addPath(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r, err := pathrule.Canonical(in.Action, in.Path, in.Mount)
-	if err != nil {
-		return err
-	}
 	return s.editPaths(q, func(_ vm.VM, list []vm.PathRule) ([]vm.PathRule, error) {
+		r, err := pathrule.Canonical(in.Action, in.Path, in.Mount)
+		if err != nil {
+			return nil, err
+		}
 		list = slices.DeleteFunc(list, func(old vm.PathRule) bool { return old.Path == r.Path })
 		return append([]vm.PathRule{r}, list...), nil
 	})
@@ -41,11 +41,7 @@ func (s *server) setPaths(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	list, err := canonicalPaths(in.Rules)
-	if err != nil {
-		return err
-	}
-	return s.editPaths(q, func(vm.VM, []vm.PathRule) ([]vm.PathRule, error) { return list, nil })
+	return s.editPaths(q, func(vm.VM, []vm.PathRule) ([]vm.PathRule, error) { return canonicalPaths(in.Rules) })
 }
 
 // canonicalPaths makes rules of what a caller wrote, in this order.

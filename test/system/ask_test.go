@@ -26,6 +26,8 @@ type asked struct {
 // TestAsk: an identity may read a VM and asks for the rest. What it waits for runs once it is
 // approved, by the command line and by SSH; what nobody approves never runs. A program in the
 // VM proposes a host, and the approval opens it at once. A recipe is used once it is trusted.
+//
+// 001-05, 001-08, 003-30
 func TestAsk(t *testing.T) {
 	s := newOpenSSH(t)
 	h := s.h
@@ -148,7 +150,7 @@ func (a *asked) late() {
 	}
 }
 
-// 001-05
+// readOnly: an identity that may read asks for edits and commands.
 func (a *asked) readOnly() {
 	a.h.sh("box", "echo kept > /root/file")
 	if r := a.got(a.warren("cp", "box:/root/file", "-")); r.code != 0 || r.stdout != "kept\n" {
@@ -225,7 +227,7 @@ func (a *asked) snapshot() {
 	}
 }
 
-// 003-30
+// proposal: the network stays closed until a need is approved.
 func (a *asked) proposal() {
 	h := a.h
 	refused := h.run("net", "check", "box", "api.example.com")
@@ -250,7 +252,7 @@ func (a *asked) proposal() {
 	}
 }
 
-// 001-08
+// trust: a recipe is used only after somebody trusts it.
 func (a *asked) trust() {
 	h := a.h
 	dir := filepath.Join(h.t.TempDir(), "mine")

@@ -94,7 +94,7 @@ func guestTools(t *testing.T) (tools, goRoot string) {
 		t.Helper()
 		out, err := exec.Command("bash", "-c", "set -e; cd "+tools+"; "+line).CombinedOutput()
 		if err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, out)
+			t.Fatalf("the command %s failed: %v\n%s", line, err, out)
 		}
 		return strings.TrimSpace(string(out))
 	}
