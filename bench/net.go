@@ -305,7 +305,7 @@ type changed struct{ answered, refused, cut time.Duration }
 
 // changed changes the policy when the guest has begun, and waits until the guest has said
 // that both happened and ended.
-func (n *netBench) changed(heard <-chan report1, ended <-chan error, to netPolicy) (c changed, err error) {
+func (n *netBench) changed(heard <-chan sighting, ended <-chan error, to netPolicy) (c changed, err error) {
 	var sent time.Time
 	for got := 0; got < 3 || ended != nil; {
 		select {

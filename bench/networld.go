@@ -57,12 +57,12 @@ type outside struct {
 	mu sync.Mutex
 	// guarded by mu
 	conns map[net.Conn]struct{}
-	heard chan report1 // what guests say on reportPort; nil = nobody listens
+	heard chan sighting // what guests say on reportPort; nil = nobody listens
 	auth  string       // the header Authorization of the last request
 }
 
-// report1 is one byte that a guest sent on reportPort, and when it arrived.
-type report1 struct {
+// sighting is one byte that a guest sent on reportPort, and when it arrived.
+type sighting struct {
 	what byte
 	at   time.Time
 }
@@ -262,16 +262,16 @@ func (o *outside) listen(c net.Conn) {
 		heard := o.heard
 		o.mu.Unlock()
 		if heard != nil {
-			heard <- report1{b[0], at}
+			heard <- sighting{b[0], at}
 		}
 	}
 }
 
 // hear returns what guests say from now on, until the next call.
-func (o *outside) hear() <-chan report1 {
+func (o *outside) hear() <-chan sighting {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.heard = make(chan report1, 16)
+	o.heard = make(chan sighting, 16)
 	return o.heard
 }
 

@@ -46,6 +46,7 @@ var sections = []section{
 	{"net.passed", (*bench).netPassed, nil},
 	{"net.intercepted", (*bench).netIntercepted, nil},
 	{"net.change", (*bench).netChange, nil},
+	{"net.injected", (*bench).netInjected, nil},
 	{"worlds.pause", (*bench).worldPause, nil},
 	{"worlds.private", (*bench).worldPrivate, nil},
 	{"worlds.fork", (*bench).worldFork, nil},
