@@ -367,3 +367,47 @@ func TestCommitOfAnotherDirectory(t *testing.T) {
 		t.Errorf("a named directory is committed with the flags %q, want that it is no clone", plan.Flags)
 	}
 }
+
+// A commit of an identity, and a diff that shows contents, wait for approval where its
+// permission says so. The ask has the digest of the very commit.
+func TestCommitAsks(t *testing.T) {
+	p := newPlace(t)
+	p.write("/work/a.txt", "a\n")
+	i, err := p.CreateIdentity(t.Context(), p.call(), "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.GrantVM(t.Context(), p.call(), "ann", "app", nil, vm.AskCommit, vm.AskCopyOut); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.GrantRepo(t.Context(), p.call(), "ann", p.repo.ID, vm.GitWrite, false, "**"); err != nil {
+		t.Fatal(err)
+	}
+	c := vm.Call{Actor: vm.Actor{Account: p.c.Actor.Account, Identity: i.ID}}
+	one := c
+	plan, err := p.Commit(t.Context(), &one, "app", vm.CommitRequest{Repo: "shop", Message: "m", DryRun: true})
+	if err != nil {
+		t.Fatalf("saying what a commit would hold: %v", err)
+	}
+	ask, got, err := p.DenyNext(t.Context(), p.call(), func() error {
+		other := c
+		_, err := p.Commit(t.Context(), &other, "app", vm.CommitRequest{Repo: "shop", Message: "m"})
+		return err
+	})
+	if err != nil || vm.AsError(got).Code != "ASK_DENIED" {
+		t.Errorf("a commit that is denied ends with %v (%v)", got, err)
+	}
+	if ask.Details["tree"] != plan.Tree || !strings.Contains(ask.Details["files"], "a.txt") || ask.Details["message"] != "m" {
+		t.Errorf("the ask says %+v, want the tree %s, the file and the message", ask.Details, plan.Tree)
+	}
+	if _, err := p.Diff(t.Context(), &c, "app", vm.DiffRequest{}); err != nil {
+		t.Errorf("a diff without contents: %v, want no question", err)
+	}
+	_, got, err = p.DenyNext(t.Context(), p.call(), func() error {
+		_, err := p.Diff(t.Context(), &c, "app", vm.DiffRequest{Hunks: true})
+		return err
+	})
+	if err != nil || vm.AsError(got).Code != "ASK_DENIED" {
+		t.Errorf("a diff with contents that is denied ends with %v (%v)", got, err)
+	}
+}

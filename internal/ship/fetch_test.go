@@ -263,3 +263,36 @@ func TestShipRights(t *testing.T) {
 		t.Errorf("without the grant to write publish ends with %v and fetch with %v, want only publish refused", a, b)
 	}
 }
+
+// Publish and fetch wait for approval where the identity's permission says so.
+func TestShipAsks(t *testing.T) {
+	p := newPlace(t)
+	p.write("/work/file", "x")
+	p.put("in", []byte("y"))
+	i, err := p.CreateIdentity(t.Context(), p.call(), "ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.GrantVM(t.Context(), p.call(), "ci", "app", nil, vm.AskPublish, vm.AskEdit); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.objects.Grant(t.Context(), p.call(), "reports", vm.ObjectGrant{Identity: i.ID, Access: vm.ObjectWrite}); err != nil {
+		t.Fatal(err)
+	}
+	c := vm.Call{Actor: vm.Actor{Account: p.c.Actor.Account, Identity: i.ID}}
+	for what, f := range map[string]func(vm.Call) error{
+		"publish /work/file to reports/out/k": func(c vm.Call) error {
+			_, err := p.Ship.Publish(t.Context(), &c, "app", vm.PublishRequest{Path: "/work/file", Bucket: "reports", Key: "out/k"})
+			return err
+		},
+		"to /work/in": func(c vm.Call) error {
+			_, err := p.Ship.Fetch(t.Context(), &c, "app", vm.FetchRequest{ObjectRef: vm.ObjectRef{Bucket: "reports", Key: "in"}, Path: "/work/in"})
+			return err
+		},
+	} {
+		ask, got, err := p.DenyNext(t.Context(), p.call(), func() error { return f(c) })
+		if err != nil || vm.AsError(got).Code != "ASK_DENIED" || !strings.Contains(ask.What, what) {
+			t.Errorf("%s asks for %q and ends with %v (%v), want it denied", what, ask.What, got, err)
+		}
+	}
+}

@@ -217,7 +217,7 @@ func (a *asked) leaves() {
 }
 
 func (a *asked) snapshot() {
-	over := a.warren("snapshot", "box", "--name", "by-ann")
+	over := a.warren("snapshot", "create", "box", "--name", "by-ann")
 	a.h.ok("approve", a.pending().ID)
 	if r := a.got(over); r.code != 0 {
 		a.h.t.Errorf("the approved snapshot gives %v", r)
