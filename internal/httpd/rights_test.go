@@ -82,7 +82,6 @@ var openToTokens = map[string]right{
 	"GET /v1/vms/{vm}/diagnose": granted,
 	"GET /v1/vms/{vm}/ports":    granted,
 	"GET /v1/vms/{vm}/mounts":   granted,
-	"GET /v1/vms/{vm}/paths":    granted,
 	"GET /v1/ca":                token,
 
 	"GET /v1/vms/{vm}/previews":                 granted,
