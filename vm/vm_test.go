@@ -24,7 +24,6 @@ func TestTransitions(t *testing.T) {
 		OpNetwork:  ". . running . suspended stopped .",
 		OpPaths:    ". . running . suspended stopped .",
 		OpOnBoot:   ". . running . suspended stopped .",
-		OpPaths:    ". . running . suspended stopped .",
 		OpRollback: ". . running . running running .",
 		OpResize:   ". . running . . stopped .",
 		OpKeep:     ". . running . suspended stopped .",
