@@ -58,7 +58,7 @@ type outside struct {
 	// guarded by mu
 	conns map[net.Conn]struct{}
 	heard chan sighting // what guests say on reportPort; nil = nobody listens
-	auth  string       // the header Authorization of the last request
+	auth  string        // the header Authorization of the last request
 }
 
 // sighting is one byte that a guest sent on reportPort, and when it arrived.

@@ -25,7 +25,6 @@ func newPath(a *app) *cobra.Command {
 
 type pathOptions struct {
 	name  string
-	path  string
 	mount string
 	json  bool
 }

@@ -282,8 +282,8 @@ func Look(p vm.NetworkPolicy, r Request) (Verdict, Sight) {
 			continue
 		}
 		below := strings.HasPrefix(rule.To, "*.")
-		switch {
-		case rule.Action == vm.NetAllow:
+		switch rule.Action {
+		case vm.NetAllow:
 			s.Names = s.Names || !v.Allow
 			s.Strict = s.Strict || rule.HTTP()
 			s.Wild = s.Wild || below
