@@ -64,7 +64,7 @@ func TestEvidence(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	h.sh("box", "echo result > /work/result")
 	h.ok("cp", "box:/work/result", out)
-	h.ok("rm", "-f", "box")
+	h.ok("rm", "box")
 
 	dir := t.TempDir()
 	receipt := filepath.Join(dir, "box.json")
