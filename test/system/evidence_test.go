@@ -116,6 +116,7 @@ func TestEvidence(t *testing.T) {
 	if text, err := away("audit", "verify", "--dir", "audit", "--anchors", anchors); err == nil || !strings.Contains(text, "the tail is cut") {
 		t.Errorf("the log with a cut tail verifies as %s, want a cut tail", text)
 	}
+	h.serve("--audit-anchor", "file:"+anchors) // its own log is whole
 }
 
 // flipAt flips one bit of a file.
