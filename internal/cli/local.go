@@ -63,6 +63,7 @@ type ServeOptions struct {
 	AuditKey      string
 	AuditSigner   string
 	AuditAnchor   []string
+	AuditKeys     string
 	AuditKeep     string
 	AuditArgs     string
 	NetDefault    string

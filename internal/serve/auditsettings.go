@@ -26,7 +26,7 @@ func (c Config) checkAudit() error {
 	if c.AuditKey != "" && c.AuditSigner != "" {
 		return vm.Errorf(vm.Invalid, "auditSigner", "the audit log has one signer: a key or a program").WithHint("give --audit-key or --audit-signer")
 	}
-	for name, path := range map[string]string{"auditKey": c.AuditKey, "auditSigner": c.AuditSigner} {
+	for name, path := range map[string]string{"auditCredentials": c.AuditKeys, "auditKey": c.AuditKey, "auditSigner": c.AuditSigner} {
 		if path != "" && !filepath.IsAbs(path) {
 			return vm.Errorf(vm.Invalid, path, "not an absolute path for %s", name).WithHint("give one that begins with /")
 		}
@@ -34,6 +34,9 @@ func (c Config) checkAudit() error {
 	for _, a := range c.AuditAnchor {
 		if _, err := anchorAt(a, nil); err != nil {
 			return err
+		}
+		if strings.HasPrefix(a, "object:") && c.AuditKeys == "" {
+			return vm.Errorf(vm.Invalid, "auditCredentials", "an anchor in object storage needs keys").WithHint("give --audit-credentials FILE with AWS_ACCESS_KEY_ID= and AWS_SECRET_ACCESS_KEY=, of mode 0600")
 		}
 	}
 	if _, err := c.auditAge(); err != nil {
@@ -88,8 +91,10 @@ func anchorAt(text string, net *outside.Net) (audit.Anchor, error) {
 			return nil, vm.Errorf(vm.Invalid, "auditAnchor", "not the address of a webhook").WithHint("give one such as webhook:https://anchors.example.com/warren")
 		}
 		return webhook{net: net, url: place, name: "webhook:https://" + u.Host}, nil
+	case "object":
+		return objectAnchorAt(place)
 	}
-	return nil, vm.Errorf(vm.Invalid, "auditAnchor", "not a place for anchors").WithHint("give file:PATH or webhook:https://...")
+	return nil, vm.Errorf(vm.Invalid, "auditAnchor", "not a place for anchors").WithHint("give file:PATH, webhook:https://... or object:https://HOST/BUCKET/PREFIX")
 }
 
 // webhook is an anchor that calls an address. Its path and query may be secrets.
@@ -143,6 +148,9 @@ func (s *stack) openAudit(ctx context.Context) (err error) {
 	}
 	for _, text := range s.cfg.AuditAnchor {
 		a, err := anchorAt(text, outside.New(reach))
+		if o, ok := a.(*objectAnchor); ok {
+			err = o.open(s.cfg.AuditKeys)
+		}
 		if err != nil {
 			return err
 		}

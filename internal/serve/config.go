@@ -28,36 +28,37 @@ import (
 // Config is a server's configuration. Zero fields are filled from the environment, then
 // DATA/server.yaml, then the defaults.
 type Config struct {
-	Listen        string   `yaml:"listen" json:"listen"`               // address of the API, or "off"
-	SSH           string   `yaml:"ssh" json:"ssh"`                     // address of the SSH gateway, or "off"
-	Preview       string   `yaml:"preview" json:"preview"`             // address of the preview gateway, or "off"
-	S3            string   `yaml:"s3" json:"s3"`                       // address of object storage for S3 clients, or "off"
-	S3URL         string   `yaml:"s3Url" json:"s3Url"`                 // address of object storage in signed links, if another is forwarded to it; empty = http:// and the one it listens on
-	S3Endpoint    string   `yaml:"s3Endpoint" json:"s3Endpoint"`       // bucket of another S3 that stores the bytes of objects, as https://HOST/BUCKET; empty = the data directory
-	S3Credentials string   `yaml:"s3Credentials" json:"s3Credentials"` // file with the access key for it
-	Clamd         string   `yaml:"clamd" json:"clamd"`                 // ClamAV daemon that judges uploads: path of its socket, or host:port; empty = none
-	RequireKVM    bool     `yaml:"requireKvm" json:"requireKvm"`       // refuse to run under emulation
-	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator names none
-	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept for each image and size; "0" = none
-	StorageBudget string   `yaml:"storageBudget" json:"storageBudget"` // limit of the data directory: a size such as 200G, or a share of the disk such as 80%
-	AccountDisk   string   `yaml:"accountDisk" json:"accountDisk"`     // disk limit of accounts without a quota, except admins: a size, a share of the budget such as 50%, or off
-	APIRate       string   `yaml:"apiRate" json:"apiRate"`             // requests per second of one account or identity; "0" = no limit
-	AuditKey      string   `yaml:"auditKey" json:"auditKey"`           // file with the key that signs the audit log; empty = one in the data directory
-	AuditSigner   string   `yaml:"auditSigner" json:"auditSigner"`     // program that signs the audit log in place of a key
-	AuditAnchor   words    `yaml:"auditAnchor" json:"auditAnchor"`     // places outside that get each checkpoint of the audit log: file:PATH, webhook:URL
-	AuditKeep     string   `yaml:"auditKeep" json:"auditKeep"`         // age at which audit records are removed, such as 90d; empty = never
-	AuditArgs     string   `yaml:"auditArgs" json:"auditArgs"`         // which arguments of commands audit records have: full, digest or none
-	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
-	HostID        string   `yaml:"hostId" json:"hostId"`               // of this server among those that share the cluster; empty = the data directory's
-	PreviewDomain words    `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. followed by one of these
-	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`     // port in preview addresses, if another is forwarded to it; empty = the one it listens on
-	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further host names of the API
-	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"` // of the ACME server that certifies mapped domains; empty with acmeEmail = Let's Encrypt
-	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // contact for the ACME server; both empty = no certificates are ordered
-	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`     // program that sets TXT records, for wildcard certificates of preview domains; empty = the host's CA signs them
-	Resolver      string   `yaml:"resolver" json:"resolver"`           // name server for TXT records; empty = the system's
-	AskWebhook    string   `yaml:"askWebhook" json:"askWebhook"`       // URL that is told of what waits for approval; empty = none
-	ReachPrivate  words    `yaml:"reachPrivate" json:"reachPrivate"`   // private addresses to which imports and webhooks may connect, as 10.1.0.0/16; empty = none
+	Listen        string   `yaml:"listen" json:"listen"`                     // address of the API, or "off"
+	SSH           string   `yaml:"ssh" json:"ssh"`                           // address of the SSH gateway, or "off"
+	Preview       string   `yaml:"preview" json:"preview"`                   // address of the preview gateway, or "off"
+	S3            string   `yaml:"s3" json:"s3"`                             // address of object storage for S3 clients, or "off"
+	S3URL         string   `yaml:"s3Url" json:"s3Url"`                       // address of object storage in signed links, if another is forwarded to it; empty = http:// and the one it listens on
+	S3Endpoint    string   `yaml:"s3Endpoint" json:"s3Endpoint"`             // bucket of another S3 that stores the bytes of objects, as https://HOST/BUCKET; empty = the data directory
+	S3Credentials string   `yaml:"s3Credentials" json:"s3Credentials"`       // file with the access key for it
+	Clamd         string   `yaml:"clamd" json:"clamd"`                       // ClamAV daemon that judges uploads: path of its socket, or host:port; empty = none
+	RequireKVM    bool     `yaml:"requireKvm" json:"requireKvm"`             // refuse to run under emulation
+	NetDefault    string   `yaml:"netDefault" json:"netDefault"`             // network of VMs whose creator names none
+	Pool          string   `yaml:"pool" json:"pool"`                         // warm machines kept for each image and size; "0" = none
+	StorageBudget string   `yaml:"storageBudget" json:"storageBudget"`       // limit of the data directory: a size such as 200G, or a share of the disk such as 80%
+	AccountDisk   string   `yaml:"accountDisk" json:"accountDisk"`           // disk limit of accounts without a quota, except admins: a size, a share of the budget such as 50%, or off
+	APIRate       string   `yaml:"apiRate" json:"apiRate"`                   // requests per second of one account or identity; "0" = no limit
+	AuditKey      string   `yaml:"auditKey" json:"auditKey"`                 // file with the key that signs the audit log; empty = one in the data directory
+	AuditSigner   string   `yaml:"auditSigner" json:"auditSigner"`           // program that signs the audit log in place of a key
+	AuditAnchor   words    `yaml:"auditAnchor" json:"auditAnchor"`           // places outside that get each checkpoint of the audit log: file:PATH, webhook:URL, object:URL
+	AuditKeys     string   `yaml:"auditCredentials" json:"auditCredentials"` // file with the keys of the S3 of an object: anchor
+	AuditKeep     string   `yaml:"auditKeep" json:"auditKeep"`               // age at which audit records are removed, such as 90d; empty = never
+	AuditArgs     string   `yaml:"auditArgs" json:"auditArgs"`               // which arguments of commands audit records have: full, digest or none
+	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"`       // an existing cluster; empty = embedded
+	HostID        string   `yaml:"hostId" json:"hostId"`                     // of this server among those that share the cluster; empty = the data directory's
+	PreviewDomain words    `yaml:"previewDomain" json:"previewDomain"`       // previews are <port>-<VM>. followed by one of these
+	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`           // port in preview addresses, if another is forwarded to it; empty = the one it listens on
+	HostNames     []string `yaml:"hostNames" json:"hostNames"`               // further host names of the API
+	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"`       // of the ACME server that certifies mapped domains; empty with acmeEmail = Let's Encrypt
+	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`               // contact for the ACME server; both empty = no certificates are ordered
+	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`           // program that sets TXT records, for wildcard certificates of preview domains; empty = the host's CA signs them
+	Resolver      string   `yaml:"resolver" json:"resolver"`                 // name server for TXT records; empty = the system's
+	AskWebhook    string   `yaml:"askWebhook" json:"askWebhook"`             // URL that is told of what waits for approval; empty = none
+	ReachPrivate  words    `yaml:"reachPrivate" json:"reachPrivate"`         // private addresses to which imports and webhooks may connect, as 10.1.0.0/16; empty = none
 }
 
 // words is a list of values. In server.yaml it may be a single value.
@@ -100,7 +101,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	}
 	environ := Config{
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"), S3URL: getenv("WARREN_S3_URL"), Clamd: getenv("WARREN_CLAMD"), S3Endpoint: getenv("WARREN_S3_ENDPOINT"), S3Credentials: getenv("WARREN_S3_CREDENTIALS"),
-		AuditKey: getenv("WARREN_AUDIT_KEY"), AuditSigner: getenv("WARREN_AUDIT_SIGNER"), AuditAnchor: splitList(getenv("WARREN_AUDIT_ANCHOR")), AuditKeep: getenv("WARREN_AUDIT_KEEP"), AuditArgs: getenv("WARREN_AUDIT_ARGS"),
+		AuditKey: getenv("WARREN_AUDIT_KEY"), AuditSigner: getenv("WARREN_AUDIT_SIGNER"), AuditAnchor: splitList(getenv("WARREN_AUDIT_ANCHOR")), AuditKeys: getenv("WARREN_AUDIT_CREDENTIALS"), AuditKeep: getenv("WARREN_AUDIT_KEEP"), AuditArgs: getenv("WARREN_AUDIT_ARGS"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
 		PreviewDomain: splitList(getenv("WARREN_PREVIEW_DOMAIN")), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
@@ -141,6 +142,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("auditKey", func(c *Config) *string { return &c.AuditKey })
 	text("auditSigner", func(c *Config) *string { return &c.AuditSigner })
 	list("auditAnchor", func(c *Config) *[]string { return (*[]string)(&c.AuditAnchor) })
+	text("auditCredentials", func(c *Config) *string { return &c.AuditKeys })
 	text("auditKeep", func(c *Config) *string { return &c.AuditKeep })
 	text("auditArgs", func(c *Config) *string { return &c.AuditArgs })
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
@@ -181,7 +183,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, askWebhook, auditKey, auditSigner, auditAnchor, auditKeep, auditArgs, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, askWebhook, auditKey, auditSigner, auditAnchor, auditCredentials, auditKeep, auditArgs, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
 	}
 	return c, nil
 }

@@ -41,7 +41,22 @@ func (c Config) remote(ctx context.Context) (objects.Remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := readCredentials(c.S3Credentials)
+	client, err := s3At(u, c.S3Credentials)
+	if err != nil {
+		return nil, err
+	}
+	o := &otherS3{bucket: bucket, client: client}
+	bounded, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	if _, err := o.client.HeadBucket(bounded, &s3.HeadBucketInput{Bucket: &bucket}); err != nil {
+		return nil, vm.Errorf(vm.Unavailable, u, "the bucket %s there cannot be used: %s", bucket, said(err)).WithHint("make the bucket, and check the keys in %s", c.S3Credentials)
+	}
+	return o, nil
+}
+
+// s3At returns a client of the S3 at an address, with the keys of a file.
+func s3At(address, file string) (*s3.Client, error) {
+	keys, err := readCredentials(file)
 	if err != nil {
 		return nil, err
 	}
@@ -49,17 +64,11 @@ func (c Config) remote(ctx context.Context) (objects.Remote, error) {
 	if region == "" {
 		region = objects.Region
 	}
-	o := &otherS3{bucket: bucket, client: s3.New(s3.Options{
-		BaseEndpoint: aws.String(u), Region: region, UsePathStyle: true, RetryMaxAttempts: 4,
+	return s3.New(s3.Options{
+		BaseEndpoint: aws.String(address), Region: region, UsePathStyle: true, RetryMaxAttempts: 4,
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired, ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 		Credentials: credentials.NewStaticCredentialsProvider(keys["AWS_ACCESS_KEY_ID"], keys["AWS_SECRET_ACCESS_KEY"], keys["AWS_SESSION_TOKEN"]),
-	})}
-	bounded, stop := context.WithTimeout(ctx, 30*time.Second)
-	defer stop()
-	if _, err := o.client.HeadBucket(bounded, &s3.HeadBucketInput{Bucket: &bucket}); err != nil {
-		return nil, vm.Errorf(vm.Unavailable, u, "the bucket %s there cannot be used: %s", bucket, said(err)).WithHint("make the bucket, and check the keys in %s", c.S3Credentials)
-	}
-	return o, nil
+	}), nil
 }
 
 // splitEndpoint reads https://HOST[:PORT]/BUCKET.
