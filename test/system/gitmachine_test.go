@@ -185,7 +185,7 @@ func TestGitCreateRefused(t *testing.T) {
 	g := newGitHost(t)
 	for repo, want := range map[string]string{
 		"nope":                              "no such repository",
-		"https://git.example/r.git:/work/r": "the VM's network policy is closed",
+		"https://git.example/r.git:/work/r": "the network policy is closed",
 	} {
 		r := g.run("up", "--name", "box", "--repo", repo)
 		if r.code == 0 || !strings.Contains(r.stderr, want) {
