@@ -59,7 +59,7 @@ func (w *world) open(t *testing.T, host string) *room {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	r := &room{ledger: ledger.New(w.backend, host, log)}
-	r.Journal = journal.New(journal.Config{Audit: w.audit, Events: w.events, Clock: w.clock, Log: log})
+	r.Journal = journal.New(journal.Config{Audit: w.audit, Events: w.events, Log: log})
 	r.Access = access.New(r.ledger, access.Config{Journal: r.Journal, Clock: w.clock, Log: log})
 	if err := r.ledger.Load(t.Context()); err != nil {
 		t.Fatal(err)

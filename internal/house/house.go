@@ -116,7 +116,7 @@ func build(ctx context.Context, c *Config) *House {
 	if c.LeaveUnclaimed {
 		h.Ledger.LeaveUnclaimed()
 	}
-	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
+	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
 	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
 	h.Vault = vault.New(ctx, vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	h.Access = access.New(h.Ledger, access.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})

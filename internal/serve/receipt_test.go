@@ -15,7 +15,6 @@ import (
 	"github.com/warren-vm/warren/internal/evidence"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/receipt"
-	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -28,7 +27,7 @@ func TestReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	j := journal.New(journal.Config{Audit: auditor{log: log}, Clock: vmtest.NewClock()})
+	j := journal.New(journal.Config{Audit: auditor{log: log}})
 	box := vm.VM{ID: vm.NewID(), Account: "acc-1", Name: "böx", Network: vm.NetworkPolicy{Mode: vm.NetOpen}}
 	j.Know(journal.Facts{
 		VM:    func(id vm.ID) (vm.VM, bool) { return box, id == box.ID },
