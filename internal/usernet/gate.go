@@ -24,11 +24,13 @@ const (
 	maxLine = 8 << 10
 	// lineWait is how long the next byte of an unfinished first line may take.
 	lineWait = 3 * time.Second
+
+	notHTTP = "it is neither TLS nor HTTP, and no rule allows its address or names its port"
 )
 
 // inspect reads the guest's greeting where only named hosts are allowed: TLS must name an
-// allowed server, everything else goes to the HTTP proxy, which closes what is not HTTP. It
-// reports whether another goroutine now ends the flow.
+// allowed server, HTTP goes to the proxy, everything else is reset. It reports whether
+// another goroutine now ends the flow.
 func (n *Net) inspect(f *flow, c *guestConn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(greetingTimeout))
 	first := make([]byte, 1)
@@ -38,8 +40,13 @@ func (n *Net) inspect(f *flow, c *guestConn) bool {
 		return false
 	}
 	if first[0] != recordHandshake {
-		_ = c.SetReadDeadline(time.Time{})
-		return n.web.hand(&webConn{Conn: c, src: io.MultiReader(bytes.NewReader(first), c), flow: f, net: n})
+		raw, isHTTP := firstLine(c, first)
+		if !isHTTP { // the proxy would wait for the rest of a preface of HTTP/2
+			f.judge(egress.Verdict{Reason: notHTTP})
+			c.reset()
+			return false
+		}
+		return n.web.hand(&webConn{Conn: c, src: io.MultiReader(bytes.NewReader(raw), c), flow: f, net: n})
 	}
 	hello, raw, err := readClientHello(io.MultiReader(bytes.NewReader(first), c))
 	_ = c.SetReadDeadline(time.Time{})
@@ -225,7 +232,7 @@ func (g *gate) greet() error {
 		g.head = bytes.NewReader(first)
 		return nil
 	}
-	raw, isHTTP := g.firstLine(first)
+	raw, isHTTP := firstLine(g.conn, first)
 	g.head = bytes.NewReader(raw)
 	switch {
 	case isHTTP:
@@ -236,7 +243,7 @@ func (g *gate) greet() error {
 		f.nobody()
 		return nil
 	}
-	f.judge(egress.Verdict{Reason: "it is neither TLS nor HTTP, and no rule names its port"})
+	f.judge(egress.Verdict{Reason: notHTTP})
 	return errNotAllowed
 }
 
@@ -266,23 +273,23 @@ func (g *gate) hand(then func() bool) error {
 
 // firstLine reads as much of the guest's bytes as is needed to see whether they are HTTP.
 // Whatever some server may take for a request counts as one.
-func (g *gate) firstLine(first []byte) (raw []byte, isHTTP bool) {
-	defer func() { _ = g.conn.SetReadDeadline(time.Time{}) }()
-	src := io.MultiReader(bytes.NewReader(first), g.conn)
+func firstLine(c net.Conn, first []byte) (raw []byte, isHTTP bool) {
+	defer func() { _ = c.SetReadDeadline(time.Time{}) }()
+	src := io.MultiReader(bytes.NewReader(first), c)
 	b := make([]byte, 1)
 	line := 0 // where the first line that is not empty begins
 	for len(raw) < maxLine {
-		_ = g.conn.SetReadDeadline(time.Now().Add(lineWait))
+		_ = c.SetReadDeadline(time.Now().Add(lineWait))
 		if _, err := io.ReadFull(src, b); err != nil { // at its end, or slow
 			return raw, likeHTTP(raw[line:], true)
 		}
 		raw = append(raw, b[0])
-		switch c := b[0]; {
-		case (c == '\r' || c == '\n') && len(bytes.TrimLeft(raw, "\r\n")) == 0:
+		switch b := b[0]; {
+		case (b == '\r' || b == '\n') && len(bytes.TrimLeft(raw, "\r\n")) == 0:
 			line = len(raw)
-		case c == '\n':
+		case b == '\n':
 			return raw, likeHTTP(raw[line:], false)
-		case c < 0x20 && c != '\t' && c != '\r' || c == 0x7f:
+		case b < 0x20 && b != '\t' && b != '\r' || b == 0x7f:
 			return raw, likeHTTP(raw[line:], true)
 		}
 	}
