@@ -82,4 +82,12 @@ func TestNetwork(t *testing.T) {
 	if now, _ := e.Get(ctx, c, "box"); now.Network.Mode != vm.NetPackages {
 		t.Errorf("record says %s", now.Network.Mode)
 	}
+	s.World.Fail("network", nil)
+	s.World.Fail("network taken", vm.Errorf(vm.GuestFault, "", "the guest's agent does not answer"))
+	if _, err := e.Policy.Set(ctx, c, "box", []string{"open"}); err == nil {
+		t.Error("succeeded though the machine's answer was an error")
+	}
+	if mode := s.World.Policy(v.ID).Mode; mode != vm.NetPackages {
+		t.Errorf("after the failure the machine has the policy %s, want the one before", mode)
+	}
 }

@@ -83,11 +83,11 @@ func (e *Engine) applyNetwork(op *operation, c *vm.Call, r *run, done vm.Network
 		return vm.VM{}, err
 	}
 	if r != nil {
-		if err := tellNetwork(op.ctx, r, p); err != nil {
-			return vm.VM{}, err
-		}
 		undo := func(ctx context.Context) error { return tellNetwork(ctx, r, op.before.Network) }
 		if err := op.undo.add(op.ctx, "network policy", undo); err != nil {
+			return vm.VM{}, err
+		}
+		if err := tellNetwork(op.ctx, r, p); err != nil { // it may have taken the policy nevertheless
 			return vm.VM{}, err
 		}
 	}

@@ -40,11 +40,11 @@ func (e *Engine) EditPaths(ctx context.Context, c *vm.Call, ref string, edit fun
 		return vm.VM{}, err
 	}
 	if r := e.runOf(op.slot); r != nil {
-		if err := tellPaths(op.ctx, r, list); err != nil {
-			return vm.VM{}, err
-		}
 		undo := func(ctx context.Context) error { return tellPaths(ctx, r, op.before.Paths) }
 		if err := op.undo.add(op.ctx, "path rules", undo); err != nil {
+			return vm.VM{}, err
+		}
+		if err := tellPaths(op.ctx, r, list); err != nil { // it may have taken the rules nevertheless
 			return vm.VM{}, err
 		}
 	}

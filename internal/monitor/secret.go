@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -118,17 +119,10 @@ func reads(p vm.NetworkPolicy) bool {
 	return len(p.Secrets) > 0 || slices.ContainsFunc(p.Rules, vm.NetRule.HTTP)
 }
 
-// setNetwork changes the policy, also for a monitor that re-attaches. The guest gets the
-// placeholders that the policy adds; without an answer of the guest, nothing is added.
+// setNetwork changes the policy. The guest gets the placeholders that the policy adds. If it
+// does not take them, the policy before is in force again.
 func (m *machine) setNetwork(ctx context.Context, p vm.NetworkPolicy) error {
-	m.mu.Lock()
-	old := m.spec.Network
-	err := m.save(p)
-	if err == nil {
-		m.spec.Network = p
-		m.net.SetPolicy(p)
-	}
-	m.mu.Unlock()
+	old, err := m.swapPolicy(p)
 	if err != nil || !closed(m.started) || sameGift(old, p) {
 		return err
 	}
@@ -142,8 +136,23 @@ func (m *machine) setNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	if len(p.Secrets) <= len(old.Secrets) && (reads(old) || !reads(p)) {
 		return nil // it has what it needs, and what it holds too much is void
 	}
-	return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest's agent did not take the placeholders: %w", err).
-		WithHint("if the VM was started by an older Warren, stop and start it")
+	_, back := m.swapPolicy(old)
+	return errors.Join(vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest's agent did not take the placeholders: %w", err).
+		WithHint("if the VM was started by an older Warren, stop and start it"), back)
+}
+
+// swapPolicy puts a policy in force, also for a monitor that re-attaches, and returns the one
+// before.
+func (m *machine) swapPolicy(p vm.NetworkPolicy) (old vm.NetworkPolicy, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old = m.spec.Network
+	if err := m.save(p); err != nil {
+		return old, err
+	}
+	m.spec.Network = p
+	m.net.SetPolicy(p)
+	return old, nil
 }
 
 // sameGift reports whether two policies give the guest the same files.

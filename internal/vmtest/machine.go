@@ -293,9 +293,9 @@ func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 		return err
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.policy = p
-	return nil
+	h.mu.Unlock()
+	return h.w.step(ctx, "network taken")
 }
 
 // SetPaths notes path rules.
