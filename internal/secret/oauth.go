@@ -76,9 +76,10 @@ type tokenAnswer struct {
 }
 
 // refresh asks for an access token. A new refresh token is stored before the access token is
-// used, because it may have replaced the old one.
+// used, because it may have replaced the old one. It ignores the cancellation of ctx: a guest
+// that hangs up must not lose the only token that is still valid.
 func (s *Secrets) refresh(ctx context.Context, rec vm.Secret) (got tokenAnswer, err error) {
-	ctx, stop := context.WithTimeout(ctx, refreshTimeout)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
 	defer stop()
 	refresh, err := s.unseal(rec, "value", rec.Sealed)
 	if err != nil {

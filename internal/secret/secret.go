@@ -59,6 +59,8 @@ type Secrets struct {
 	mu     sync.Mutex
 	tokens map[string]*token // by id of the secret; guarded by mu
 	opened *seal.HostKey     // guarded by mu; nil = not read yet
+
+	paces paces
 }
 
 const (

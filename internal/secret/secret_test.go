@@ -364,3 +364,34 @@ func TestOAuth(t *testing.T) {
 		t.Errorf("when no token is given: %q, %v, want kind unavailable", got, err)
 	}
 }
+
+// A guest that hangs up while a token is asked for does not lose the new refresh token.
+func TestOAuthHangUp(t *testing.T) {
+	r := newRoom(t)
+	ctx, hangUp := context.WithCancel(t.Context())
+	var calls atomic.Int32
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		n := calls.Add(1)
+		hangUp()
+		if want := fmt.Sprintf("refresh-token-%d", n); q.FormValue("refresh_token") != want {
+			t.Errorf("call %d has the refresh token %q, want %q", n, q.FormValue("refresh_token"), want)
+		}
+		_, _ = fmt.Fprintf(w, `{"access_token":"access-%d","refresh_token":"refresh-token-%d"}`, n, n+1)
+	}))
+	defer s.Close()
+	r.set(secret.Request{Name: "crm", Host: "crm.example.com", Header: "Authorization", Value: "refresh-token-1", OAuth: &vm.OAuth{TokenURL: s.URL + "/token", ClientID: "me"}})
+	box, err := r.Grant(t.Context(), r.c, "crm", "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := vm.SecretAsk{Name: "crm", Host: "crm.example.com", Port: 443, Header: "Authorization", Method: "GET", Path: "/", Placeholder: box.Network.Secrets[1].Placeholder}
+	_, _ = r.Value(ctx, &vm.Call{Actor: vm.Actor{Account: box.Account, VM: box.ID}}, box, a)
+	r.Expire("crm", r.c.Actor.Account)
+	got, err := r.ask(box, func(to *vm.SecretAsk) { *to = a })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != "access-2" {
+		t.Errorf("after the guest hung up, the token is %q, want access-2", got)
+	}
+}

@@ -112,7 +112,8 @@ func (s *Secrets) drop(ctx context.Context, c *vm.Call, ref, name string) (vm.VM
 
 // Value returns the value for one request of a VM, for its monitor. It checks the grant and
 // the rule again, and writes the audit record before it answers. Kinds Denied, NotFound
-// when the secret was removed, Unavailable when no access token could be had.
+// when the secret was removed, Unavailable when no access token could be had or the VM uses
+// secrets too often. It blocks while the VM is over its rate, see paces.
 func (s *Secrets) Value(ctx context.Context, c *vm.Call, v vm.VM, ask vm.SecretAsk) (out vm.SecretValue, err error) {
 	defer func() { err = vm.WithOp(vm.OpSecretUse, vm.Clip(ask.Name, 64), err) }()
 	i := slices.IndexFunc(v.Network.Secrets, func(u vm.SecretUse) bool {
@@ -129,6 +130,9 @@ func (s *Secrets) Value(ctx context.Context, c *vm.Call, v vm.VM, ask vm.SecretA
 	own := rec.Use(u.Placeholder) // the record decides, not the VM's policy
 	if ask.Host != own.Host || ask.Port != own.Port || ask.Header != own.Header || !own.Covers(ask.Method, ask.Path) {
 		return out, vm.Errorf(vm.Denied, u.Name, "the secret is not for this request")
+	}
+	if err := s.paces.wait(ctx, v.ID); err != nil {
+		return out, err
 	}
 	r, err := s.cfg.Journal.Begin(ctx, c, vm.AuditEntry{Op: vm.OpSecretUse, VM: v.ID, Subject: rec.Name, Detail: map[string]any{
 		"id": rec.ID, "host": rec.Host, "port": rec.Port, "header": rec.Header, "method": ask.Method, "path": vm.Clip(ask.Path, 512), "policyDigest": vm.Clip(ask.Policy, 64),
