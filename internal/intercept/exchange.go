@@ -22,8 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/warren-vm/warren/internal/egress"
 	"github.com/warren-vm/warren/internal/usernet"
 	"github.com/warren-vm/warren/vm"
@@ -31,6 +29,7 @@ import (
 
 const (
 	readAhead    = 64 << 10 // a body up to this size is read before anything is sent
+	longestForm  = 6        // bytes of a form for each byte of its value: \u003c in JSON
 	valueTimeout = 30 * time.Second
 )
 
@@ -47,6 +46,7 @@ type exchange struct {
 
 	secret [][]byte // what the answer must not show; nil = no value was put in
 	shown  [][]byte // what it shows instead
+	hold   int      // no text of secret is longer
 }
 
 // handle answers one request of the guest.
@@ -161,7 +161,7 @@ func (e *exchange) inject(r *http.Request) error {
 		if err != nil {
 			return noValue{p.use.Name, err}
 		}
-		if value == "" || !httpguts.ValidHeaderFieldValue(value) {
+		if value == "" || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }) {
 			return noValue{p.use.Name, errors.New("its value cannot be in a header")}
 		}
 		e.hide(value, p.placeholder)
@@ -180,13 +180,15 @@ func (e *exchange) inject(r *http.Request) error {
 	return nil
 }
 
-// hide keeps a value, in the usual forms, out of the answer.
+// hide keeps a value, in the usual forms, out of the answer. The value is of printable ASCII,
+// and so are its forms.
 func (e *exchange) hide(value, placeholder string) {
 	forms := map[string]string{value: placeholder, url.QueryEscape(value): url.QueryEscape(placeholder)}
 	if data, err := json.Marshal(value); err == nil {
 		forms[string(data[1:len(data)-1])] = placeholder
 	}
 	forms[strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(value)), "=")] = base64.RawStdEncoding.EncodeToString([]byte(placeholder))
+	e.hold = max(e.hold, longestForm*len(value))
 	for form, shown := range forms {
 		e.secret = append(e.secret, []byte(form))
 		e.shown = append(e.shown, sized(shown, len(form)))
@@ -306,7 +308,7 @@ func (e *exchange) answer(resp *http.Response) error {
 	default:
 		return unsearchable{}
 	}
-	resp.Body = &receivedBody{e: e, resp: resp, in: newFilter(body, e.secret, e.shown), src: body}
+	resp.Body = &receivedBody{e: e, resp: resp, in: newMask(body, e.secret, e.shown, e.hold), src: body}
 	return nil
 }
 
@@ -360,7 +362,7 @@ func (e *exchange) upgrade(resp *http.Response) error {
 	}
 	in := io.Reader(conn)
 	if e.secret != nil {
-		in = newFilter(conn, e.secret, e.shown)
+		in = newServerFrames(conn, e.secret, e.shown, e.hold)
 	}
 	resp.Body = &wire{ReadWriteCloser: conn, in: in, frames: frames{needles: e.needles}, found: func() {
 		e.tell(resp.Request.Method, stray{namesOf(e.policy.Secrets), "a WebSocket"})
