@@ -170,7 +170,7 @@ func (e *exchange) inject(r *http.Request) error {
 			plain, _ := basicOf(whole)
 			e.hide(strings.TrimPrefix(whole, "Basic "), base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(plain, value, p.placeholder))))
 		}
-		e.s.d.Note(vm.NetInjected, p.use.Name)
+		e.s.d.Note(vm.NetInjected, vm.SecretUse{ID: p.use.ID, Name: p.use.Name, Placeholder: p.placeholder})
 	}
 	// The answer must be readable, and whole, to be kept free of the value.
 	r.Header.Del("Range")

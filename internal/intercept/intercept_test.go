@@ -132,10 +132,12 @@ func (w *world) dial(ctx context.Context, name string) (net.Conn, error) {
 			}
 			return egress.Verdict{Allow: true}
 		},
-		Note: func(how string, secrets ...string) {
+		Note: func(how string, used ...vm.SecretUse) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.notes = append(w.notes, how+" "+strings.Join(secrets, ","))
+			for _, u := range used {
+				w.notes = append(w.notes, how+" "+u.ID+" "+u.Placeholder)
+			}
 		},
 		Refuse: func(method, path string, v egress.Verdict) {
 			w.mu.Lock()
@@ -238,6 +240,9 @@ func TestInjects(t *testing.T) {
 			}
 			if (r.ProtoMajor == 2) != h2 {
 				t.Errorf("%s: the guest speaks HTTP/2: %v, the host was spoken to in %s", name, h2, r.Proto)
+			}
+			if note := vm.NetInjected + " 1 " + map[bool]string{true: old, false: holder}[name == "inherited"]; c.sent != c.want && (len(w.notes) != 1 || w.notes[0] != note) {
+				t.Errorf("%s: the notes of the connection are %q, want %q", name, w.notes, note)
 			}
 			if asked := c.sent != c.want; asked != (len(w.asked) == 1) {
 				t.Errorf("%s: the server was asked %d times for a value", name, len(w.asked))

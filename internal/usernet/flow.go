@@ -48,7 +48,7 @@ type flow struct {
 	how     string // passed, unless the interceptor says otherwise
 	rule    string // id of the rule that decided
 	policy  string // digest of the policy that decided
-	secrets []string
+	used    []vm.SecretUse // secrets that were put in, with the placeholder that each replaced
 	ended   bool
 	stopped bool
 	closers []func() // run when the flow is stopped
@@ -223,7 +223,11 @@ func (f *flow) rejudge(p vm.NetworkPolicy, host []netip.Addr) egress.Verdict {
 	f.mu.Lock()
 	checks := slices.Clone(f.checks)
 	settled, blind, through, mute, name := f.settled, f.blind, f.through, f.mute, f.name
+	used := slices.Clone(f.used)
 	f.mu.Unlock()
+	if v := mayUse(p, used); !v.Allow {
+		return v
+	}
 	if f.service || !settled {
 		return egress.Verdict{Allow: true}
 	}
@@ -257,8 +261,13 @@ func (f *flow) connection() vm.Connection {
 	defer f.mu.Unlock()
 	c := vm.Connection{
 		Time: f.began, Proto: f.proto, Dest: f.dst.String(), Name: f.name,
-		Allowed: f.allowed, Reason: f.reason, How: vm.NetRefused, Rule: f.rule, Policy: f.policy, Secrets: slices.Clone(f.secrets),
+		Allowed: f.allowed, Reason: f.reason, How: vm.NetRefused, Rule: f.rule, Policy: f.policy,
 		Up: f.up.Load(), Down: f.down.Load(), Duration: time.Since(f.began),
+	}
+	for _, u := range f.used {
+		if !slices.Contains(c.Secrets, u.Name) {
+			c.Secrets = append(c.Secrets, u.Name)
+		}
 	}
 	switch {
 	case !f.allowed:
@@ -270,18 +279,32 @@ func (f *flow) connection() vm.Connection {
 	return c
 }
 
-// note says how the flow is carried, and which secrets were put in.
-func (f *flow) note(how string, secrets ...string) {
+// note says how the flow is carried, and which secrets were put in. If the policy has changed
+// since they were asked for, it may cut the flow.
+func (f *flow) note(how string, used ...vm.SecretUse) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.how != vm.NetInjected {
 		f.how = how
 	}
-	for _, s := range secrets {
-		if !slices.Contains(f.secrets, s) {
-			f.secrets = append(f.secrets, s)
+	for _, u := range used {
+		if !slices.ContainsFunc(f.used, func(old vm.SecretUse) bool { return old.ID == u.ID && old.Placeholder == u.Placeholder }) {
+			f.used = append(f.used, u)
 		}
 	}
+	f.mu.Unlock()
+	if v := mayUse(f.net.Policy(), used); !v.Allow {
+		f.stop("cut when the policy changed: " + v.Record())
+	}
+}
+
+// mayUse refuses a flow into which a secret was put that the policy has no longer.
+func mayUse(p vm.NetworkPolicy, used []vm.SecretUse) egress.Verdict {
+	for _, u := range used {
+		if !slices.ContainsFunc(p.Secrets, func(now vm.SecretUse) bool { return now.ID == u.ID && now.Holds(u.Placeholder) }) {
+			return egress.Verdict{Reason: "the VM may not use the secret " + u.Name + " any more"}
+		}
+	}
+	return egress.Verdict{Allow: true}
 }
 
 // begin registers a flow. It returns nil and the reason when there is no room for

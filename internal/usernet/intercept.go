@@ -33,8 +33,9 @@ type Intercepted struct {
 	// Judge judges one request. path is as it stands in the request line, without the query.
 	Judge func(method, path string) egress.Verdict
 	// Note says how the connection is carried (vm.NetIntercepted, vm.NetInjected) and which
-	// secrets were put in.
-	Note func(how string, secrets ...string)
+	// secrets were put in, each in the place of the Placeholder of its use. The connection is
+	// cut when the policy has such a use no longer.
+	Note func(how string, used ...vm.SecretUse)
 	// Refuse records a refused request.
 	Refuse func(method, path string, v egress.Verdict)
 }

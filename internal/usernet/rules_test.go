@@ -302,8 +302,11 @@ func TestRequestInFlight(t *testing.T) {
 
 // interceptor takes TLS to one name, and answers without reading it.
 type interceptor struct {
-	name string
-	got  chan Intercepted
+	name   string
+	got    chan Intercepted
+	uses   []vm.SecretUse
+	before func() // runs before they are noted
+	stays  bool   // until the connection is cut
 }
 
 func (i *interceptor) Wants(p vm.NetworkPolicy, name string, port uint16) bool {
@@ -313,8 +316,14 @@ func (i *interceptor) Wants(p vm.NetworkPolicy, name string, port uint16) bool {
 func (i *interceptor) Serve(c net.Conn, d Intercepted) {
 	b := make([]byte, 1)
 	_, _ = io.ReadFull(c, b)
-	d.Note(vm.NetInjected, "a-secret")
+	if i.before != nil {
+		i.before()
+	}
+	d.Note(vm.NetInjected, i.uses...)
 	i.got <- d
+	if i.stays {
+		_, _ = io.Copy(io.Discard, c)
+	}
 	_ = c.Close()
 }
 
@@ -322,9 +331,10 @@ func (i *interceptor) Serve(c net.Conn, d Intercepted) {
 // refused.
 func TestIntercepts(t *testing.T) {
 	p := named(t, vm.NetClosed, "npm.example/v1/** GET", "apt.example:443")
+	p.Secrets = []vm.SecretUse{{ID: "1", Name: "a-secret", Placeholder: "p", Host: "npm.example", Port: 443}}
 	w := newWorld(t, p)
 	w.route("tcp", netip.AddrPortFrom(npmAddr, 443), echoServer(w))
-	i := &interceptor{name: "npm.example", got: make(chan Intercepted, 1)}
+	i := &interceptor{name: "npm.example", got: make(chan Intercepted, 1), uses: p.Secrets}
 	if err := greet(t, w, "203.0.113.43:443", "npm.example"); err == nil || !strings.Contains(err.Error(), "access denied") {
 		t.Errorf("without an interceptor the greeting gives %v, want access denied", err)
 	}
@@ -346,6 +356,64 @@ func TestIntercepts(t *testing.T) {
 	}
 	if _, err := d.Dial(context.Background()); err == nil {
 		t.Error("the guest's connection is gone, and its interceptor still dials")
+	}
+}
+
+// A connection into which a secret was put ends with the VM's right to use that secret: it is
+// compared by its id and by the placeholder that was sent.
+func TestRevokedSecretCuts(t *testing.T) {
+	p := named(t, vm.NetOpen)
+	p.Secrets = []vm.SecretUse{{ID: "1", Name: "a-secret", Placeholder: "child", Inherited: []string{"parent"}, Host: "npm.example", Port: 443}}
+	for name, c := range map[string]struct {
+		used string // placeholder
+		now  []vm.SecretUse
+		cut  bool
+	}{
+		"revoked":                   {"child", nil, true},
+		"revoked, inherited":        {"parent", nil, true},
+		"another with the name":     {"child", []vm.SecretUse{{ID: "2", Name: "a-secret", Placeholder: "child"}}, true},
+		"granted again":             {"child", []vm.SecretUse{{ID: "1", Name: "a-secret", Placeholder: "new"}}, true},
+		"another secret more":       {"child", append([]vm.SecretUse{{ID: "2", Name: "more", Placeholder: "more"}}, p.Secrets...), false},
+		"inherited, another secret": {"parent", append([]vm.SecretUse{{ID: "2", Name: "more", Placeholder: "more"}}, p.Secrets...), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, p)
+			i := &interceptor{name: "npm.example", got: make(chan Intercepted, 1), uses: []vm.SecretUse{{ID: "1", Name: "a-secret", Placeholder: c.used}}, stays: true}
+			w.net.cfg.Intercept = i
+			w.route("tcp", netip.AddrPortFrom(npmAddr, 443), echoServer(w))
+			w.ask("npm.example", dnsmessage.TypeA)
+			g := w.mustConnect("203.0.113.43:443")
+			defer g.Close()
+			_, _ = g.Write(record(hello(sni("npm.example"))))
+			<-i.got
+			after := p
+			after.Secrets = c.now
+			if cut := w.net.CutBy(after); (len(cut) == 1) != c.cut {
+				t.Errorf("the change is said to cut %+v", cut)
+			}
+			w.net.SetPolicy(after)
+			_ = g.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+			_, err := g.Read(make([]byte, 1))
+			if reset := err != nil && strings.Contains(err.Error(), "reset"); reset != c.cut {
+				t.Errorf("after the change the guest sees %v, want a cut: %v", err, c.cut)
+			}
+			if !c.cut {
+				return
+			}
+			w.record("the cut", func(r vm.Connection) bool {
+				return strings.Contains(r.Reason, "may not use the secret a-secret any more")
+			})
+			w.net.SetPolicy(p)
+			i.before = func() { w.net.SetPolicy(after) }
+			h := w.mustConnect("203.0.113.43:443")
+			defer h.Close()
+			_, _ = h.Write(record(hello(sni("npm.example"))))
+			<-i.got
+			_ = h.SetReadDeadline(time.Now().Add(5 * time.Second))
+			if _, err := h.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
+				t.Errorf("a secret that was put in at the moment of the change: the guest sees %v, want a reset", err)
+			}
+		})
 	}
 }
 
