@@ -322,13 +322,29 @@ func NextEnd(p vm.NetworkPolicy, now time.Time) (next time.Time) {
 	return next
 }
 
+// Denied returns the names of the rules that deny exactly one host, and all of its requests.
+func Denied(p vm.NetworkPolicy) (names []string) {
+	now := time.Now()
+	for _, r := range p.Rules {
+		if r.Action == vm.NetDeny && namesOne(r) && !over(r, now) {
+			names = append(names, r.To)
+		}
+	}
+	return names
+}
+
+// namesOne reports whether a rule is about exactly one host, and all of its requests.
+func namesOne(r vm.NetRule) bool {
+	_, byAddress := prefixOf(r.To)
+	return !byAddress && r.To != Any && !strings.HasPrefix(r.To, "*.") && !r.HTTP()
+}
+
 // Exact returns the names of the rules of an action that name exactly one host, and all of
 // its requests, on a port.
 func Exact(p vm.NetworkPolicy, proto string, port uint16, action vm.NetAction) (names []string) {
 	now := time.Now()
 	for _, r := range p.Rules {
-		_, byAddress := prefixOf(r.To)
-		if r.Action == action && !byAddress && r.To != Any && !strings.HasPrefix(r.To, "*.") && !r.HTTP() && !over(r, now) && covers(r, proto, port) {
+		if r.Action == action && namesOne(r) && !over(r, now) && covers(r, proto, port) {
 			names = append(names, r.To)
 		}
 	}

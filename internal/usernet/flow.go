@@ -240,7 +240,8 @@ func (f *flow) rejudge(p vm.NetworkPolicy, host []netip.Addr) egress.Verdict {
 		return egress.Verdict{Reason: "its requests must be read, and they are not"}
 	}
 	if mute {
-		for _, name := range f.net.names.of(f.dst.Addr()) {
+		denied, _ := f.net.names.leading(egress.Exact(p, f.proto, f.dst.Port(), vm.NetDeny), f.dst.Addr())
+		for _, name := range append(denied, f.net.names.of(f.dst.Addr())...) {
 			v := egress.Evaluate(p, egress.Request{Proto: f.proto, IP: f.dst.Addr(), Port: f.dst.Port(), Name: name, Host: host})
 			if !v.Allow && v.Rule != "" {
 				return v

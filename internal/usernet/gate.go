@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -138,11 +139,9 @@ func (n *Net) dialJudged(ctx context.Context, f *flow, r egress.Request) (net.Co
 	if v := n.says(at); !v.Allow || !v.Addressed {
 		return n.dialName(ctx, f, r)
 	}
-	if _, sight := egress.Look(n.Policy(), at); sight.Strict {
+	if _, sight := egress.Look(n.Policy(), at); sight.Strict && !n.leads(ctx, r.Name, f.dst.Addr()) {
 		if name, v := n.nameAt(f, egress.Sight{Strict: true, Denied: sight.Denied}); name != "" && !v.Allow {
-			if addrs, err := n.names.resolve(ctx, r.Name); err != nil || !slices.Contains(addrs, f.dst.Addr()) {
-				return nil, refusal{v} // the address belongs to a denied host
-			}
+			return nil, refusal{v} // the address belongs to a denied host
 		}
 	}
 	if v := f.check(at); !v.Allow {
@@ -152,6 +151,15 @@ func (n *Net) dialJudged(ctx context.Context, f *flow, r egress.Request) (net.Co
 	defer cancel()
 	defer context.AfterFunc(f.ctx, cancel)()
 	return n.cfg.Dial(ctx, "tcp", f.dst.String())
+}
+
+// leads reports whether a name leads to an address.
+func (n *Net) leads(ctx context.Context, name string, ip netip.Addr) bool {
+	if name == "" {
+		return false
+	}
+	addrs, err := n.names.resolve(ctx, name)
+	return err == nil && slices.Contains(addrs, ip)
 }
 
 // wants reports whether the interceptor takes TLS to a name and port.

@@ -96,12 +96,35 @@ func (d *directory) remember(name string, a answer) {
 	}
 }
 
-// known reports whether a name was looked up lately.
-func (d *directory) known(name string) bool {
+// unknown returns those of the names that were not looked up lately.
+func (d *directory) unknown(names []string) (list []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, ok := d.answers[name]
-	return ok && time.Now().Before(a.expires)
+	now := time.Now()
+	for _, name := range names {
+		if a, ok := d.answers[name]; !ok || !now.Before(a.expires) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// leading returns those of the names whose newest answer has an address, and one of which it
+// is not known whether it has; "" = none. Unlike of, it does not depend on what the guest has
+// looked up.
+func (d *directory) leading(names []string, ip netip.Addr) (list []string, unsure string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range names {
+		a, ok := d.answers[name]
+		switch {
+		case slices.Contains(a.addrs, ip):
+			list = append(list, name)
+		case !ok || a.err != nil && !notFound(a.err):
+			unsure = name
+		}
+	}
+	return list, unsure
 }
 
 // of returns the names that led to ip, the newest first.

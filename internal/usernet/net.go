@@ -219,7 +219,8 @@ func (n *Net) SetPolicy(p vm.NetworkPolicy) {
 	n.schedule(p)
 }
 
-// rejudge cuts the connections that the policy in force does not allow.
+// rejudge cuts the connections that the policy in force does not allow. A connection that
+// names no host is judged again when the denied names have been looked up.
 func (n *Net) rejudge(why string) {
 	n.mu.Lock()
 	flows := make([]*flow, 0, len(n.flows))
@@ -227,12 +228,35 @@ func (n *Net) rejudge(why string) {
 		flows = append(flows, f)
 	}
 	n.mu.Unlock()
+	mute := n.cut(flows, why)
+	names := n.names.unknown(egress.Denied(n.Policy()))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(mute) == 0 || len(names) == 0 || n.closed {
+		return
+	}
+	n.wg.Go(func() {
+		n.resolveAll(names)
+		n.cut(mute, why)
+	})
+}
+
+// cut cuts those of the flows that the policy in force does not allow. It returns those of
+// the others that name no host.
+func (n *Net) cut(flows []*flow, why string) (mute []*flow) {
 	p, host := n.Policy(), n.host.get()
 	for _, f := range flows {
 		if v := f.rejudge(p, host); !v.Allow {
 			f.stop(why + v.Record())
+			continue
 		}
+		f.mu.Lock()
+		if f.mute {
+			mute = append(mute, f)
+		}
+		f.mu.Unlock()
 	}
+	return mute
 }
 
 // schedule judges the connections again when the next rule of p ends. n.mu is held.

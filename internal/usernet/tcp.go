@@ -127,7 +127,8 @@ func webPort(port uint16) bool { return port == 80 || port == 443 || port == 808
 
 // nameAt looks for a name that leads to the flow's address and decides: a denied one
 // first, then an allowed one. Names come from earlier lookups and, for a guest with cached
-// answers, as after a fork or a restore, from the policy itself.
+// answers, as after a fork or a restore, from the policy itself. A denied name that cannot be
+// looked up may lead anywhere.
 func (n *Net) nameAt(f *flow, sight egress.Sight) (name string, v egress.Verdict) {
 	p, host := n.Policy(), n.host.get()
 	judge := func(name string) egress.Verdict {
@@ -135,36 +136,45 @@ func (n *Net) nameAt(f *flow, sight egress.Sight) (name string, v egress.Verdict
 	}
 	if sight.Strict {
 		n.resolveAll(sight.Denied)
-		for _, name := range n.names.of(f.dst.Addr()) {
+		denied, unsure := n.names.leading(sight.Denied, f.dst.Addr())
+		for _, name := range append(denied, n.names.of(f.dst.Addr())...) {
 			if v := judge(name); !v.Allow && v.Rule != "" {
 				return name, v
 			}
 		}
+		if unsure != "" {
+			return unsure, notLookedUp(unsure)
+		}
 	}
-	find := func() bool {
-		for _, name = range n.names.of(f.dst.Addr()) {
+	find := func(names []string) bool {
+		for _, name = range names {
 			if v = judge(name); v.Allow {
 				return true
 			}
 		}
 		return false
 	}
-	if find() {
+	if find(n.names.of(f.dst.Addr())) {
 		return name, v
 	}
 	n.resolveAll(sight.Exact)
-	if find() {
+	if exact, _ := n.names.leading(sight.Exact, f.dst.Addr()); find(exact) {
 		return name, v
 	}
 	return "", egress.Verdict{}
 }
 
+// notLookedUp refuses what may be for a denied host.
+func notLookedUp(name string) egress.Verdict {
+	return egress.Verdict{Reason: "a rule of the network policy denies " + name + ", whose addresses could not be looked up"}
+}
+
 // resolveAll looks names of the policy up, so that their addresses are known.
 func (n *Net) resolveAll(names []string) {
-	const most, atOnce = 128, 16
+	const atOnce = 16
 	slots := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
-	for _, name := range names[:min(len(names), most)] {
+	for _, name := range n.names.unknown(names) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()

@@ -65,8 +65,9 @@ func (n *Net) handleUDP(r *udp.ForwarderRequest) bool {
 func (n *Net) judgeUDP(f *flow) egress.Verdict {
 	r := f.request(n.host.get())
 	names := n.names.of(f.dst.Addr())
+	denied, unsure := n.names.leading(egress.Exact(n.Policy(), egress.UDP, f.dst.Port(), vm.NetDeny), f.dst.Addr())
 	found := ""
-	for _, name := range names {
+	for _, name := range append(denied, names...) {
 		r.Name = name
 		v := n.says(r)
 		if !v.Allow && v.Rule != "" {
@@ -76,6 +77,9 @@ func (n *Net) judgeUDP(f *flow) egress.Verdict {
 		if v.Allow && found == "" {
 			found = name
 		}
+	}
+	if unsure != "" {
+		return notLookedUp(unsure)
 	}
 	r.Name = found
 	f.lookedUp(names)
@@ -91,12 +95,7 @@ func (n *Net) judgeUDP(f *flow) egress.Verdict {
 // reports whether it does: the datagram is then dropped without an answer, and the guest
 // sends it again.
 func (n *Net) learnUDP(dst netip.AddrPort, action vm.NetAction) bool {
-	var names []string
-	for _, name := range egress.Exact(n.Policy(), egress.UDP, dst.Port(), action) {
-		if !n.names.known(name) {
-			names = append(names, name)
-		}
-	}
+	names := n.names.unknown(egress.Exact(n.Policy(), egress.UDP, dst.Port(), action))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(names) == 0 || n.closed {

@@ -47,6 +47,7 @@ type world struct {
 	mu      sync.Mutex
 	names   map[string][]netip.Addr
 	lookups int
+	broken  bool              // whether evil.example cannot be looked up
 	routes  map[string]string // "network ip:port" → loopback address
 	dialled []string
 	records []vm.Connection
@@ -177,6 +178,9 @@ func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lookups++
+	if w.broken && host == "evil.example" {
+		return nil, &net.DNSError{Err: "server misbehaving", Name: host, IsTemporary: true}
+	}
 	a, ok := w.names[host]
 	if !ok {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
