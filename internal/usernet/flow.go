@@ -31,6 +31,7 @@ type flow struct {
 	cancel   context.CancelFunc
 	up, down atomic.Int64
 	meters   atomic.Pointer[[]*meter] // of the rules with a limit that allowed it
+	streams  map[*meter]int           // its open requests of HTTP/2; guarded by meters.mu
 
 	mu      sync.Mutex            // guards the fields below
 	name    string                // from the greeting, else from the lookup

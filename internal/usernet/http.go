@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/warren-vm/warren/internal/egress"
@@ -30,10 +31,18 @@ type web struct {
 	net      *Net
 	server   *http.Server
 	conns    chan net.Conn
+	asked    chan struct{} // one for each request
 	done     chan struct{} // closed at the end of the Net
 	once     sync.Once     // starts the server
 	stopOnce sync.Once
 }
+
+// Bounds of the plain HTTP of one VM.
+const (
+	maxRequests = 256 // at once
+	maxStreams  = 32  // at once in a connection of HTTP/2
+	maxOnward   = 8   // connections to the outside at once of a connection of the guest
+)
 
 type (
 	connKey    struct{} // the *webConn of a request
@@ -41,13 +50,14 @@ type (
 )
 
 func newWeb(n *Net) *web {
-	w := &web{net: n, conns: make(chan net.Conn), done: make(chan struct{})}
+	w := &web{net: n, conns: make(chan net.Conn), asked: make(chan struct{}, maxRequests), done: make(chan struct{})}
 	w.server = &http.Server{
 		Handler:           http.HandlerFunc(w.handle),
 		ReadHeaderTimeout: 30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		Protocols:         new(http.Protocols),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return n.ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -60,13 +70,15 @@ func newWeb(n *Net) *web {
 }
 
 // forwarder sends the requests of one guest connection on, over connections to the outside
-// that no other guest connection shares. http2 says how the guest speaks.
+// that no other guest connection shares. http2 says how the guest speaks: its requests to a
+// host then share one connection, unless the host takes fewer at once than the guest sends.
 func (w *web) forwarder(f *flow, http2 bool) http.Handler {
 	t := &http.Transport{
 		DialContext:           w.dial,
 		DisableCompression:    true,
 		MaxIdleConns:          4,
 		MaxIdleConnsPerHost:   4,
+		MaxConnsPerHost:       4, // HTTP/1 needs one, and another while that one closes
 		IdleConnTimeout:       30 * time.Second,
 		ResponseHeaderTimeout: 5 * time.Minute,
 		WriteBufferSize:       16 << 10,
@@ -75,6 +87,9 @@ func (w *web) forwarder(f *flow, http2 bool) http.Handler {
 	}
 	t.Protocols.SetHTTP1(!http2)
 	t.Protocols.SetUnencryptedHTTP2(http2)
+	if http2 {
+		t.MaxConnsPerHost = 1
+	}
 	f.own(t.CloseIdleConnections)
 	return &httputil.ReverseProxy{
 		Rewrite:       func(*httputil.ProxyRequest) {}, // handle has built the URL
@@ -135,8 +150,20 @@ func (w *web) handle(rw http.ResponseWriter, r *http.Request) {
 		w.explain(rw, http.StatusOK, "this is the gateway of a Warren VM")
 		return
 	}
+	select {
+	case w.asked <- struct{}{}:
+		defer func() { <-w.asked }()
+	default:
+		http.Error(rw, fmt.Sprintf("warren: this VM has %d requests open; wait for one to end", maxRequests), http.StatusServiceUnavailable)
+		return
+	}
 	ask := egress.Request{Proto: egress.TCP, Port: f.dst.Port(), Method: r.Method, Path: r.URL.EscapedPath()}
 	v := w.judge(f, r, &ask)
+	if r.ProtoMajor == 2 {
+		var leave func()
+		v, leave = w.net.meters.stream(f, v)
+		defer leave()
+	}
 	f.requested(v)
 	if !v.Allow {
 		w.refuse(rw, r, f, ask.Name, v)
@@ -253,10 +280,33 @@ func (w *web) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if !ok || !isConn {
 		return nil, fmt.Errorf("dial %s: no request asks for it", address)
 	}
+	if c.onward.Add(1) > maxOnward {
+		c.onward.Add(-1)
+		return nil, fmt.Errorf("dial %s: the guest's connection has too many to the outside", address)
+	}
+	leave := sync.OnceFunc(func() { c.onward.Add(-1) })
 	ask.Method, ask.Path = "", ""
 	ask.IP = netip.Addr{}
-	return c.flow.keep(w.net.dialJudged(ctx, c.flow, ask))
+	up, err := c.flow.keep(w.net.dialJudged(ctx, c.flow, ask))
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return onward{up, leave}, nil
 }
+
+// onward is a connection to the outside of a guest's HTTP connection.
+type onward struct {
+	net.Conn
+	leave func()
+}
+
+func (o onward) Close() error {
+	o.leave()
+	return o.Conn.Close()
+}
+
+func (o onward) CloseWrite() error { return halfClose(o.Conn) }
 
 // splitHost reads a Host header; without a port it is the connection's.
 func splitHost(host string, port uint16) (string, uint16, error) {
@@ -296,6 +346,8 @@ type webConn struct {
 	src  io.Reader
 	flow *flow
 	net  *Net
+
+	onward atomic.Int64 // its connections to the outside
 
 	mu  sync.Mutex
 	fwd [2]http.Handler // for HTTP/1 and HTTP/2

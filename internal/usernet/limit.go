@@ -22,7 +22,7 @@ type meter struct {
 	limit    vm.NetLimit
 	up, down *rate.Limiter // nil = no limit
 	bytes    atomic.Int64
-	open     int // connections; guarded by meters.mu
+	open     int // connections, and streams beyond the first of each; guarded by meters.mu
 }
 
 // meters are those of the rules of one VM that have a limit, by the rule's id.
@@ -89,8 +89,7 @@ func (m *meters) join(f *flow, v egress.Verdict) egress.Verdict {
 	no := egress.Verdict{Rule: v.Rule}
 	switch {
 	case it.limit.Connections > 0 && it.open >= it.limit.Connections:
-		no.Reason = fmt.Sprintf("the rule %s allows %d connections at once", v.Rule, it.limit.Connections)
-		return no
+		return it.full(v.Rule)
 	case it.spent():
 		no.Reason = fmt.Sprintf("the rule %s has let its %d bytes through", v.Rule, it.limit.Bytes)
 		return no
@@ -99,6 +98,39 @@ func (m *meters) join(f *flow, v egress.Verdict) egress.Verdict {
 	more := append(append([]*meter(nil), had...), it)
 	f.meters.Store(&more)
 	return v
+}
+
+// stream makes a request of an HTTP/2 connection count for the rule of a verdict that allows
+// it: the first at once counts as its connection, each further one as a connection more. The
+// caller calls leave when the request has ended.
+func (m *meters) stream(f *flow, v egress.Verdict) (_ egress.Verdict, leave func()) {
+	if !v.Allow || v.Limit.Connections == 0 {
+		return v, func() {}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	it := m.of(v.Rule, v.Limit)
+	if f.streams[it] > 0 {
+		if it.open >= it.limit.Connections {
+			return it.full(v.Rule), func() {}
+		}
+		it.open++
+	}
+	if f.streams == nil {
+		f.streams = make(map[*meter]int)
+	}
+	f.streams[it]++
+	return v, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if f.streams[it]--; f.streams[it] > 0 {
+			it.open--
+		}
+	}
+}
+
+func (it *meter) full(rule string) egress.Verdict {
+	return egress.Verdict{Rule: rule, Reason: fmt.Sprintf("the rule %s allows %d connections at once", rule, it.limit.Connections)}
 }
 
 func (it *meter) spent() bool { return it.limit.Bytes > 0 && it.bytes.Load() >= it.limit.Bytes }

@@ -431,21 +431,28 @@ func TestECH(t *testing.T) {
 	w.refused("203.0.113.43:443", "ECH")
 }
 
-// Plain HTTP/2 is judged request by request.
-func TestPlainHTTP2(t *testing.T) {
-	w := newWorld(t, named(t, vm.NetClosed, "apt.example"))
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprintf(rw, "%s %s", r.Proto, r.Host)
-	}))
+// http2Server serves apt.example in plain HTTP/2, and returns a transport of the guest.
+func http2Server(t *testing.T, w *world, streams int, h http.HandlerFunc) *http.Transport {
+	srv := httptest.NewUnstartedServer(h)
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
 	srv.Start()
 	t.Cleanup(srv.Close)
 	w.route("tcp", netip.AddrPortFrom(aptAddr, 80), srv.Listener.Addr().String())
 	w.ask("apt.example", dnsmessage.TypeA)
 	tr := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) { return w.connect("203.0.113.42:80") }}
 	tr.Protocols.SetUnencryptedHTTP2(true)
-	defer tr.CloseIdleConnections()
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+// Plain HTTP/2 is judged request by request.
+func TestPlainHTTP2(t *testing.T) {
+	w := newWorld(t, named(t, vm.NetClosed, "apt.example"))
+	tr := http2Server(t, w, 0, func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(rw, "%s %s", r.Proto, r.Host)
+	})
 	for host, want := range map[string]int{"apt.example": 200, "evil.example": 403} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://apt.example/", nil)
 		if err != nil {
