@@ -48,30 +48,15 @@ func (u SecretUse) Covers(method, path string) bool {
 	if len(u.Paths) == 0 {
 		return true
 	}
-	return !ambiguous(path) && slices.ContainsFunc(u.Paths, func(p string) bool { return pathMatches(p, path) })
+	segments, err := PathSegments(path)
+	return err == nil && slices.ContainsFunc(u.Paths, func(p string) bool { return pathMatches(p, segments) })
 }
 
-// ambiguous reports whether servers read a path in different ways.
-func ambiguous(path string) bool {
-	lower := strings.ToLower(path)
-	for _, bad := range []string{"//", "\\", "%2f", "%5c", "%2e", "%00", "%25", ";"} {
-		if strings.Contains(lower, bad) {
-			return true
-		}
-	}
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "." || segment == ".." {
-			return true
-		}
-	}
-	return false
-}
-
-// pathMatches reports whether a path matches a pattern: "*" stands for a part of one segment,
-// and "**" at the end for the rest.
-func pathMatches(pattern, path string) bool {
+// pathMatches reports whether the segments of a path match a pattern: "*" stands for a part of
+// one segment, and "**" at the end for the rest.
+func pathMatches(pattern string, have []string) bool {
 	rest, deep := strings.CutSuffix(pattern, "**")
-	want, have := strings.Split(rest, "/"), strings.Split(path, "/")
+	want := strings.Split(strings.TrimPrefix(rest, "/"), "/")
 	if len(have) < len(want) || !deep && len(have) != len(want) {
 		return false
 	}

@@ -229,7 +229,7 @@ func checkPattern(subject, p string) error {
 	switch {
 	case !strings.HasPrefix(p, "/"):
 		bad = "does not begin with a slash"
-	case strings.ContainsAny(p, "%?#;\\") || strings.ContainsFunc(p, func(c rune) bool { return c < 0x20 || c == 0x7f || lookalike(c) || c == 0xfffd }):
+	case strings.ContainsAny(p, "%?#;\\") || strings.ContainsFunc(p, func(c rune) bool { return c < 0x20 || c == 0x7f || vm.Lookalike(c) || c == 0xfffd }):
 		bad = "has a character that no path has after decoding"
 	case slices.Contains(segments[:len(segments)-1], ""):
 		bad = "has an empty part (//)"

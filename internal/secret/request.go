@@ -128,8 +128,8 @@ func patterns(methods, paths []string) (m, p []string, err error) {
 		m = append(m, one)
 	}
 	for _, one := range paths {
-		if !strings.HasPrefix(one, "/") || len(one) > 512 || strings.ContainsAny(one, "?# ") || strings.Contains(strings.TrimSuffix(one, "**"), "**") {
-			return nil, nil, invalid(one, "is not a pattern of paths").WithHint("such as /v1/messages, /repos/*/issues or /v1/**")
+		if !strings.HasPrefix(one, "/") || len(one) > 512 || strings.ContainsAny(one, "?#% ;\\") || strings.Contains(strings.TrimSuffix(one, "**"), "**") {
+			return nil, nil, invalid(one, "is not a pattern of paths").WithHint("such as /v1/messages, /repos/*/issues or /v1/**, without percent-encoding")
 		}
 		p = append(p, one)
 	}
