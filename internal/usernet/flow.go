@@ -237,7 +237,7 @@ func (f *flow) rejudge(p vm.NetworkPolicy, host []netip.Addr) egress.Verdict {
 			return egress.Verdict{Reason: "it was opened without a checked name"}
 		}
 	}
-	if through && egress.Requests(p, name, int(f.dst.Port())) {
+	if (through || mute) && egress.Requests(p, name, int(f.dst.Port())) {
 		return egress.Verdict{Reason: "its requests must be read, and they are not"}
 	}
 	if mute {

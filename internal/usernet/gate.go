@@ -68,12 +68,12 @@ func (n *Net) serveTLS(f *flow, c *guestConn, hello clientHello, raw []byte, err
 		n.intercept(f, &webConn{Conn: c, src: io.MultiReader(bytes.NewReader(raw), c), flow: f, net: n}, request, dial)
 		return true
 	}
+	f.unread(false, true) // before the policy is asked: a change of it judges the flow from here on
 	if egress.Requests(n.Policy(), hello.ServerName, int(f.dst.Port())) {
 		f.judge(egress.Verdict{Reason: "rules of the network policy are about its requests, which this machine cannot read"})
 		deniedTLS(c)
 		return false
 	}
-	f.unread(false, true)
 	up, err := dial(f.ctx)
 	if err != nil {
 		n.noteDial(f, err)
@@ -248,8 +248,12 @@ func (g *gate) greet() error {
 			return n.web.hand(&webConn{Conn: g.conn, src: io.MultiReader(g.head, g.conn), flow: f, net: n})
 		})
 	case g.raw:
-		f.nobody()
-		return nil
+		f.nobody() // before the policy is asked: a change of it judges the flow from here on
+		if !egress.Requests(n.Policy(), g.name, int(f.dst.Port())) {
+			return nil
+		}
+		f.judge(egress.Verdict{Reason: "rules of the network policy are about its requests, and it is neither TLS nor HTTP"})
+		return errNotAllowed
 	}
 	f.judge(egress.Verdict{Reason: notHTTP})
 	return errNotAllowed

@@ -101,6 +101,41 @@ func TestNamedPort(t *testing.T) {
 	}
 }
 
+// A rule about methods on another port holds for all bytes: what is neither TLS nor HTTP does
+// not pass, and is cut when such a rule comes.
+func TestRequestsOfNamedPort(t *testing.T) {
+	w := newWorld(t, named(t, vm.NetClosed, "apt.example:9999 GET"))
+	w.route("tcp", netip.AddrPortFrom(aptAddr, 9999), echoServer(w))
+	c := w.mustConnect("203.0.113.42:9999")
+	defer c.Close()
+	_, _ = c.Write([]byte("\x00\x01DELETE"))
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if got, _ := io.ReadAll(c); strings.Contains(string(got), "DELETE") {
+		t.Errorf("other bytes than HTTP reach the host: %q", got)
+	}
+	w.net.SetPolicy(named(t, vm.NetClosed, "apt.example:9999"))
+	d := w.mustConnect("203.0.113.42:9999")
+	defer d.Close()
+	_, _ = d.Write([]byte("\x00x"))
+	_ = d.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.ReadFull(d, make([]byte, 2)); err != nil {
+		t.Errorf("under a rule about the port other bytes do not pass: %v", err)
+	}
+	w.net.SetPolicy(named(t, vm.NetClosed, "apt.example:9999 GET"))
+	if _, err := d.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("after a rule about methods the guest sees %v, want a reset", err)
+	}
+	w.net.SetPolicy(named(t, vm.NetClosed, "apt.example:9999"))
+	e := w.mustConnect("203.0.113.42:9999") // its first bytes come after the rule
+	defer e.Close()
+	w.net.SetPolicy(named(t, vm.NetClosed, "apt.example:9999 GET"))
+	_, _ = e.Write([]byte("\x00x"))
+	_ = e.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if k, err := e.Read(make([]byte, 2)); err == nil {
+		t.Errorf("bytes that come after the rule pass: %d", k)
+	}
+}
+
 // Under an open policy with a denied name, connections are read, and what names no host is
 // refused where that could be the denied one.
 func TestDeniedName(t *testing.T) {

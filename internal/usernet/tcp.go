@@ -98,7 +98,7 @@ func (n *Net) byName(f *flow, r *tcp.ForwarderRequest, v egress.Verdict, sight e
 		switch {
 		case name != "" && nv.Allow:
 			f.lookedUp([]string{name})
-			g.name, g.raw = name, (nv.Rule != "" || v.Allow) && !webPort(f.dst.Port())
+			g.name, g.raw = name, (nv.Rule != "" || v.Allow) && !webPort(f.dst.Port()) && !egress.Requests(n.Policy(), name, int(f.dst.Port()))
 			v = nv
 		case name != "":
 			f.judge(nv) // a denied name leads there
