@@ -6,26 +6,67 @@ package egress
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
 
-// overrides are the headers by which some servers let a request change its own method.
-var overrides = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+// Headers by which some servers let a request change its own method or path, in lower case
+// and with "-" for "_", which some servers take for the same.
+var (
+	methodHeaders = []string{"x-http-method-override", "x-http-method", "x-method-override"}
+	pathHeaders   = []string{"x-original-url", "x-rewrite-url"}
+)
+
+func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
 // Methods returns the methods that a server may take a request for: its own, and those
-// that headers put in its place. Each of them must be allowed. header is in the canonical
-// form of net/http.
+// that headers put in its place. Each of them must be allowed.
 func Methods(method string, header map[string][]string) []string {
 	out := []string{method}
-	for _, name := range overrides {
-		for _, v := range header[name] {
-			if v = strings.TrimSpace(v); !slices.Contains(out, v) {
-				out = append(out, v)
+	for name, values := range header {
+		if !slices.Contains(methodHeaders, folded(name)) {
+			continue
+		}
+		for _, v := range values {
+			for one := range strings.SplitSeq(v, ",") {
+				if one = strings.TrimSpace(one); !slices.Contains(out, one) {
+					out = append(out, one)
+				}
 			}
 		}
 	}
+	slices.Sort(out[1:])
 	return out
+}
+
+// PathHeader returns a header of a request by which some servers replace its path; "" = it
+// has none.
+func PathHeader(header map[string][]string) string {
+	for name := range header {
+		if slices.Contains(pathHeaders, folded(name)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// PathMoved refuses a request by its headers: rules about paths hold for its host, and some
+// servers would take it for another path. An empty Reason means that it does not refuse.
+func PathMoved(p vm.NetworkPolicy, name string, port int, header map[string][]string) Verdict {
+	by := PathHeader(header)
+	if by == "" || !Requests(p, name, port) {
+		return Verdict{}
+	}
+	now := time.Now()
+	for _, rule := range p.Rules {
+		if len(rule.Paths) > 0 && !over(rule, now) && covers(rule, TCP, uint16(port)) && matchesName(rule.To, Normal(name)) {
+			v := deny("its header %s may replace its path, and rules of the network policy are about paths", by)
+			v.Rule = rule.ID
+			return v
+		}
+	}
+	return Verdict{}
 }
 
 // applyHTTP judges one HTTP request by a rule about requests.

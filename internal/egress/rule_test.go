@@ -253,8 +253,31 @@ func TestAmbiguousPaths(t *testing.T) {
 
 func TestMethods(t *testing.T) {
 	got := egress.Methods("POST", map[string][]string{"X-Http-Method-Override": {"DELETE", "delete"}, "X-Method-Override": {" PUT "}})
-	if strings.Join(got, " ") != "POST DELETE delete PUT" {
-		t.Errorf("the request may mean %q, want POST DELETE delete PUT", got)
+	if strings.Join(got, " ") != "POST DELETE PUT delete" {
+		t.Errorf("the request may mean %q, want POST DELETE PUT delete", got)
+	}
+	got = egress.Methods("POST", map[string][]string{"X_http-method_override": {"GET, DELETE"}, "X_METHOD_OVERRIDE": {"PUT,"}})
+	if strings.Join(got, ",") != "POST,,DELETE,GET,PUT" {
+		t.Errorf("the request may mean %q, want POST, DELETE, GET, PUT and nothing", got)
+	}
+}
+
+// A header that may replace the path is refused where rules are about paths.
+func TestPathMoved(t *testing.T) {
+	p := rules(t, "closed", "api.example.com/v1/**", "other.example.com GET", "plain.example.com")
+	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url", "X_original_url", "x_REWRITE-url"} {
+		header := map[string][]string{name: {"/admin"}}
+		if v := egress.PathMoved(p, "API.example.com", 443, header); v.Reason == "" || v.Allow || v.Rule != "r-00000a" {
+			t.Errorf("a request with the header %s gives %+v, want a refusal by the rule about paths", name, v)
+		}
+		for _, host := range []string{"other.example.com", "plain.example.com", "none.example.com"} {
+			if v := egress.PathMoved(p, host, 443, header); v.Reason != "" {
+				t.Errorf("a request to %s with the header %s is refused: %s", host, name, v.Reason)
+			}
+		}
+	}
+	if v := egress.PathMoved(p, "api.example.com", 443, map[string][]string{"X-Original-Host": {"x"}}); v.Reason != "" {
+		t.Errorf("another header is refused: %s", v.Reason)
 	}
 }
 

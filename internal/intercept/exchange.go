@@ -68,6 +68,12 @@ func (i *Interceptor) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e := &exchange{s: s, policy: s.d.Policy(), target: target{host: s.d.Name, port: int(s.d.Port), methods: egress.Methods(r.Method, r.Header), path: r.URL.EscapedPath()}}
+	e.target.moved = egress.PathHeader(r.Header) != ""
+	if v := egress.PathMoved(e.policy, e.target.host, e.target.port, r.Header); v.Reason != "" {
+		s.d.Refuse(r.Method, e.target.path, v)
+		refuse(w, r, e, e.target.path, v)
+		return
+	}
 	for _, m := range e.target.methods {
 		if v := s.d.Judge(m, e.target.path); !v.Allow {
 			s.d.Refuse(m, e.target.path, v)

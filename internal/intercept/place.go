@@ -32,6 +32,7 @@ type target struct {
 	port    int
 	methods []string // its own, and those that a header puts in its place
 	path    string
+	moved   bool // a header may put another path in its place
 }
 
 // look finds the placeholders of a VM in a request's head. Each must be in the one header of
@@ -95,7 +96,7 @@ func lookValue(uses []vm.SecretUse, name string, i int, v string, t target) (pla
 
 // fits reports whether a secret is for a header of a request.
 func fits(u vm.SecretUse, header string, t target) bool {
-	return u.Host == t.host && u.Port == t.port && u.Header == header &&
+	return u.Host == t.host && u.Port == t.port && u.Header == header && (!t.moved || len(u.Paths) == 0) &&
 		!slices.ContainsFunc(t.methods, func(m string) bool { return !u.Covers(m, t.path) })
 }
 

@@ -210,6 +210,9 @@ func (w *web) judge(f *flow, r *http.Request, ask *egress.Request) egress.Verdic
 	if egress.Requests(w.net.Policy(), ask.Name, int(port)) {
 		methods = egress.Methods(r.Method, r.Header)
 	}
+	if moved := egress.PathMoved(w.net.Policy(), ask.Name, int(port), r.Header); moved.Reason != "" {
+		return moved
+	}
 	var v egress.Verdict
 	for _, m := range methods {
 		one := *ask

@@ -31,7 +31,7 @@ func arrives(t *testing.T, r io.Reader) (parts []string) {
 		if n > 0 {
 			parts = append(parts, string(b[:n]))
 		}
-		if err == io.EOF { //nolint:errorlint // it is not wrapped
+		if err == io.EOF {
 			return parts
 		}
 		if err != nil {
@@ -127,4 +127,40 @@ func TestServerFrames(t *testing.T) {
 			t.Errorf("%s: %d bytes pass, with %v", name, len(got), err)
 		}
 	}
+}
+
+// A stream is filtered the same, however it is cut into reads.
+func TestFilter(t *testing.T) {
+	needles := [][]byte{[]byte("abcabd"), []byte("bd")}
+	with := [][]byte{[]byte("------"), []byte("++")}
+	for text, want := range map[string]string{"": "", "xabcabd": "x------", "abcabcabd": "abc------", "bdbd": "++++", "abcab": "abcab", "aabcabdb": "a------b"} {
+		for size := 1; size <= len(text)+1; size++ {
+			got, err := io.ReadAll(newFilter(&sizedReader{text, size}, needles, with))
+			if err != nil || string(got) != want {
+				t.Errorf("%q in reads of %d is %q, %v, want %q", text, size, got, err, want)
+			}
+			got, err = io.ReadAll(newFilter(&sizedReader{text, size}, needles[:1], nil))
+			if strings.Contains(text, "abcabd") {
+				if err != errFound || strings.Contains(string(got), "abcabd") { //nolint:errorlint // it is not wrapped
+					t.Errorf("%q in reads of %d passes as %q, %v", text, size, got, err)
+				}
+			} else if err != nil || string(got) != text {
+				t.Errorf("%q in reads of %d is %q, %v", text, size, got, err)
+			}
+		}
+	}
+}
+
+type sizedReader struct {
+	text string
+	size int
+}
+
+func (r *sizedReader) Read(p []byte) (int, error) {
+	if r.text == "" {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), r.size)], r.text)
+	r.text = r.text[n:]
+	return n, nil
 }
