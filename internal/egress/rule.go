@@ -204,6 +204,16 @@ func Answerable(p vm.NetworkPolicy, r Request) bool {
 	return false
 }
 
+// Broad reports whether the lookup of a name is allowed because many names are: by the mode
+// open, or by a rule about every name or all below a domain.
+func Broad(p vm.NetworkPolicy, name string) bool {
+	v, rule := decide(p, Request{Proto: DNS, Name: name})
+	if rule == nil {
+		return v.Allow && p.Mode == vm.NetOpen
+	}
+	return v.Allow && (rule.To == Any || strings.HasPrefix(rule.To, "*."))
+}
+
 // Looks reports whether connections to a TCP port must be read for the host that they
 // name. With strict, a connection that names none is refused there: a rule denies a host
 // by its name, or is about its requests.

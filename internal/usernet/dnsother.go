@@ -32,9 +32,9 @@ type moreRecords interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// lookupOther answers TXT, MX, NS, SRV and CNAME. Where names are allowed one by one, it
-// answers for hosts that have public addresses only. Under an open policy it answers for
-// names in public zones: the host's resolver also knows the zones of the host's network,
+// lookupOther answers TXT, MX, NS, SRV and CNAME. Where a name is allowed by itself, it
+// answers if the host has public addresses only. Where many names are allowed, it answers for
+// those in public zones: the host's resolver also knows the zones of the host's network,
 // and the guest learns nothing of those. asked is false when no lookup was needed.
 func (n *Net) lookupOther(ctx context.Context, q *question, name string) (v egress.Verdict, asked bool) {
 	v = egress.Verdict{Allow: true, Reason: "looked up"}
@@ -54,7 +54,7 @@ func (n *Net) lookupOther(ctx context.Context, q *question, name string) (v egre
 	defer cancel()
 	var public bool
 	var err error
-	if p.Mode == vm.NetOpen {
+	if p.Mode == vm.NetOpen || egress.Broad(p, name) || egress.Broad(p, serviceHost(name)) {
 		public, err = n.publicZone(ctx, r, name)
 	} else {
 		public, err = n.publicName(ctx, name)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 // zones is a made-up host resolver that knows records beside addresses.
@@ -131,6 +133,31 @@ func TestOtherRecords(t *testing.T) {
 		}
 		if len(m.Answers) != tt.answers {
 			t.Errorf("%s %v gives %d answers, want %d: %v", tt.name, tt.kind, len(m.Answers), tt.answers, m.Answers)
+		}
+	}
+}
+
+// A rule about many names tells no more of the zones of the host's own network than the mode
+// open does.
+func TestOtherRecordsOfManyNames(t *testing.T) {
+	for _, rule := range []string{"*", "*.example"} {
+		z := newZones(t)
+		z.net.SetPolicy(named(t, vm.NetClosed, rule))
+		for _, c := range []struct {
+			name    string
+			kind    dnsmessage.Type
+			rcode   dnsmessage.RCode
+			answers int
+		}{
+			{"good.example", dnsmessage.TypeTXT, dnsmessage.RCodeSuccess, 1},
+			{"_mongodb._tcp.good.example", dnsmessage.TypeSRV, dnsmessage.RCodeSuccess, 1},
+			{"db.corp.example", dnsmessage.TypeTXT, dnsmessage.RCodeRefused, 0},
+			{"corp.example", dnsmessage.TypeTXT, dnsmessage.RCodeRefused, 0},
+			{"_ldap._tcp.corp.example", dnsmessage.TypeSRV, dnsmessage.RCodeRefused, 0},
+		} {
+			if m := z.ask(c.name, c.kind); m.RCode != c.rcode || len(m.Answers) != c.answers {
+				t.Errorf("under the rule %s, %s %v gives %v with %d answers, want %v with %d", rule, c.name, c.kind, m.RCode, len(m.Answers), c.rcode, c.answers)
+			}
 		}
 	}
 }
