@@ -92,6 +92,20 @@ func TestDeniedNameUnknown(t *testing.T) {
 	}
 }
 
+// A denied name with more addresses than are kept may have any address.
+func TestDeniedNameWithManyAddresses(t *testing.T) {
+	w := deniedWorld(t, named(t, vm.NetOpen, "!evil.example"))
+	var many []netip.Addr
+	for i := range 3 * maxPerName {
+		many = append(many, netip.AddrFrom4([4]byte{203, 0, 112, byte(i)}))
+	}
+	w.setName("evil.example", append(many, evilAddr)...)
+	w.mustReset("203.0.113.66:2222")
+	if addrs, err := w.net.names.resolve(t.Context(), "evil.example"); err != nil || len(addrs) != maxPerName {
+		t.Errorf("%d addresses of a name are kept, %v, want %d", len(addrs), err, maxPerName)
+	}
+}
+
 // A new rule cuts a connection that names no host, also if the guest has looked up other
 // names with its address.
 func TestNewlyDeniedInACrowd(t *testing.T) {

@@ -39,10 +39,18 @@ const (
 	edeOther      = 0
 )
 
+// lookups bounds those of one VM, over UDP and TCP together.
+type lookups struct {
+	limit *rate.Limiter
+	slots chan struct{}
+}
+
+func newLookups() lookups {
+	return lookups{rate.NewLimiter(lookupsPerSec, lookupBurst), make(chan struct{}, maxLookups)}
+}
+
 // serveDNS answers the datagrams of the name server until c is closed.
 func (n *Net) serveDNS(c *gonet.UDPConn) {
-	limit := rate.NewLimiter(lookupsPerSec, lookupBurst)
-	slots := make(chan struct{}, maxLookups)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	b := make([]byte, 4096)
@@ -51,20 +59,20 @@ func (n *Net) serveDNS(c *gonet.UDPConn) {
 		if err != nil {
 			return
 		}
-		if !limit.Allow() {
-			if r := tooMany(b[:k]); r != nil {
+		if !n.lookups.limit.Allow() {
+			if r := tooMany(b[:k], false); r != nil {
 				_, _ = c.WriteTo(r, from)
 			}
 			continue
 		}
 		select {
-		case slots <- struct{}{}:
+		case n.lookups.slots <- struct{}{}:
 		case <-n.ctx.Done():
 			return
 		}
 		q := slices.Clone(b[:k])
 		wg.Go(func() {
-			defer func() { <-slots }()
+			defer func() { <-n.lookups.slots }()
 			if r := n.answer(n.ctx, q, false); r != nil {
 				_, _ = c.WriteTo(r, from)
 			}
@@ -84,7 +92,7 @@ func (n *Net) serveDNSStream(c *guestConn) {
 		if _, err := io.ReadFull(c, q); err != nil {
 			return
 		}
-		r := n.answer(n.ctx, q, true)
+		r := n.answerStream(q)
 		if r == nil {
 			return
 		}
@@ -92,6 +100,20 @@ func (n *Net) serveDNSStream(c *guestConn) {
 			return
 		}
 	}
+}
+
+// answerStream answers one lookup of a stream; nil when it must not be answered.
+func (n *Net) answerStream(q []byte) []byte {
+	if !n.lookups.limit.Allow() {
+		return tooMany(q, true)
+	}
+	select {
+	case n.lookups.slots <- struct{}{}:
+	case <-n.ctx.Done():
+		return nil
+	}
+	defer func() { <-n.lookups.slots }()
+	return n.answer(n.ctx, q, true)
 }
 
 // question is a parsed lookup and its answer.
@@ -192,13 +214,13 @@ func (q *question) build(cut bool) ([]byte, error) {
 	return m.Pack()
 }
 
-func tooMany(b []byte) []byte {
+func tooMany(b []byte, stream bool) []byte {
 	q, ok := parseQuery(b)
 	if !ok {
 		return nil
 	}
 	q.fail(dnsmessage.RCodeServerFailure, edeOther, "too many look-ups at once")
-	return q.pack(false)
+	return q.pack(stream)
 }
 
 func (q *question) fail(code dnsmessage.RCode, ede uint16, why string) {

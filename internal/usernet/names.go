@@ -20,6 +20,7 @@ const (
 	maxAnswers  = 1024 // names remembered
 	maxAddrs    = 4096 // addresses remembered
 	maxPerAddr  = 8    // names remembered for each address
+	maxPerName  = 64   // addresses remembered for each name
 )
 
 // hostResolver asks the host's resolver for absolute names, so that the host's
@@ -32,6 +33,7 @@ func (r hostResolver) LookupNetIP(ctx context.Context, network, host string) ([]
 
 type answer struct {
 	addrs   []netip.Addr
+	more    bool // it has more addresses
 	err     error
 	expires time.Time
 }
@@ -70,9 +72,13 @@ func (d *directory) resolve(ctx context.Context, name string) ([]netip.Addr, err
 	if err == nil {
 		a.expires = time.Now().Add(answerTTL)
 		for _, ip := range addrs {
-			if ip = ip.Unmap(); ip.Is4() && !slices.Contains(a.addrs, ip) {
-				a.addrs = append(a.addrs, ip)
+			if ip = ip.Unmap(); !ip.Is4() || slices.Contains(a.addrs, ip) {
+				continue
 			}
+			if a.more = len(a.addrs) >= maxPerName; a.more {
+				break
+			}
+			a.addrs = append(a.addrs, ip)
 		}
 	}
 	d.remember(name, a)
@@ -120,7 +126,7 @@ func (d *directory) leading(names []string, ip netip.Addr) (list []string, unsur
 		switch {
 		case slices.Contains(a.addrs, ip):
 			list = append(list, name)
-		case !ok || a.err != nil && !notFound(a.err):
+		case !ok || a.more || a.err != nil && !notFound(a.err):
 			unsure = name
 		}
 	}

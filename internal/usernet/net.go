@@ -102,16 +102,17 @@ type Config struct {
 // Net is the network of one VM. Its methods may be called at any time from any
 // goroutine.
 type Net struct {
-	cfg    Config
-	log    *slog.Logger
-	ctx    context.Context // ends at Close
-	cancel context.CancelFunc
-	link   *link
-	stack  *stack.Stack
-	names  *directory
-	rec    *recorder
-	web    *web
-	host   hostAddresses
+	cfg     Config
+	log     *slog.Logger
+	ctx     context.Context // ends at Close
+	cancel  context.CancelFunc
+	link    *link
+	stack   *stack.Stack
+	names   *directory
+	lookups lookups
+	rec     *recorder
+	web     *web
+	host    hostAddresses
 
 	mu     sync.Mutex // guards the fields below
 	flows  map[*flow]struct{}
@@ -146,9 +147,9 @@ func New(cfg Config) (*Net, error) {
 	n := &Net{
 		cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel,
 		flows: make(map[*flow]struct{}),
-		names: newDirectory(cfg.Resolver),
-		rec:   newRecorder(cfg.OnConnection),
-		host:  hostAddresses{read: cfg.HostAddresses},
+		names: newDirectory(cfg.Resolver), lookups: newLookups(),
+		rec:  newRecorder(cfg.OnConnection),
+		host: hostAddresses{read: cfg.HostAddresses},
 	}
 	n.current.Store(&inForce{policy: cfg.Policy, digest: cfg.Policy.Digest()})
 	n.web = newWeb(n)

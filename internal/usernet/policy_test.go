@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/time/rate"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -356,6 +357,56 @@ func TestLookups(t *testing.T) {
 	if _, err := io.ReadFull(c, b); err != nil || m.Unpack(b) != nil || len(addresses(m)) != 1 {
 		t.Errorf("over TCP: %v %+v", err, m)
 	}
+}
+
+// Lookups over TCP count for the same bounds as those over UDP.
+func TestLookupsOverTCPAreBounded(t *testing.T) {
+	w := newWorld(t, packages)
+	w.net.lookups.limit.SetLimit(0)
+	w.net.lookups.limit.SetBurst(3)
+	c := w.mustConnect("10.0.2.3:53")
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	q := query(t, "apt.example", dnsmessage.TypeA)
+	ask := func() (m dnsmessage.Message) {
+		_, _ = c.Write(append([]byte{byte(len(q) >> 8), byte(len(q))}, q...))
+		var h [2]byte
+		_, err := io.ReadFull(c, h[:])
+		b := make([]byte, int(h[0])<<8|int(h[1]))
+		if _, more := io.ReadFull(c, b); err != nil || more != nil || m.Unpack(b) != nil {
+			t.Fatalf("a look-up over TCP ends with %v, %v", err, more)
+		}
+		return m
+	}
+	for range 2 {
+		if m := ask(); len(addresses(m)) != 1 {
+			t.Errorf("a look-up within the bound gives %v", m.RCode)
+		}
+	}
+	if m := w.ask("apt.example", dnsmessage.TypeA); len(addresses(m)) != 1 {
+		t.Errorf("a look-up over UDP within the bound gives %v", m.RCode)
+	}
+	if m := ask(); m.RCode != dnsmessage.RCodeServerFailure || !strings.Contains(extended(m), "too many look-ups") {
+		t.Errorf("one look-up more gives %v %q", m.RCode, extended(m))
+	}
+	w.net.lookups.limit.SetLimit(rate.Inf)
+	for range maxLookups {
+		w.net.lookups.slots <- struct{}{}
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		ask()
+	}()
+	select {
+	case <-answered:
+		t.Error("a look-up over TCP does not wait for a place")
+	case <-time.After(100 * time.Millisecond):
+	}
+	for range maxLookups {
+		<-w.net.lookups.slots
+	}
+	<-answered
 }
 
 // The guest can read why at the gateway.
