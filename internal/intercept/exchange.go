@@ -75,7 +75,9 @@ func (i *Interceptor) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, m := range e.target.methods {
-		if v := s.d.Judge(m, e.target.path); !v.Allow {
+		v, done := s.d.Judge(m, e.target.path)
+		defer done()
+		if !v.Allow {
 			s.d.Refuse(m, e.target.path, v)
 			refuse(w, r, e, e.target.path, v)
 			return

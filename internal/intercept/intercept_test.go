@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,8 @@ type world struct {
 	server *httptest.Server
 	policy vm.NetworkPolicy
 	judge  func(method, path string) egress.Verdict
+
+	open atomic.Int64 // requests that were judged and have not ended
 
 	mu       sync.Mutex
 	seen     []*http.Request // by the host
@@ -74,6 +77,9 @@ func newWorld(t *testing.T) *world {
 	w.server.EnableHTTP2 = true
 	w.server.StartTLS()
 	t.Cleanup(w.server.Close)
+	t.Cleanup(func() {
+		within(t, func() bool { return w.open.Load() == 0 }, "the end of each request that was judged")
+	})
 	hosts := x509.NewCertPool()
 	hosts.AddCert(w.server.Certificate())
 	dir := t.TempDir()
@@ -126,11 +132,13 @@ func (w *world) dial(ctx context.Context, name string) (net.Conn, error) {
 			return d.DialContext(ctx, "tcp", w.server.Listener.Addr().String())
 		},
 		Policy: func() vm.NetworkPolicy { return w.policy },
-		Judge: func(method, path string) egress.Verdict {
+		Judge: func(method, path string) (egress.Verdict, func()) {
+			w.open.Add(1)
+			done := func() { w.open.Add(-1) }
 			if w.judge != nil {
-				return w.judge(method, path)
+				return w.judge(method, path), done
 			}
-			return egress.Verdict{Allow: true}
+			return egress.Verdict{Allow: true}, done
 		},
 		Note: func(how string, used ...vm.SecretUse) {
 			w.mu.Lock()

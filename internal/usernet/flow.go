@@ -16,8 +16,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxChecks bounds what a flow remembers of its requests: no server that it may pass
-// through answers more of them at once.
+// maxChecks bounds the hosts and addresses of one flow.
 const maxChecks = 256
 
 // flow is one connection of the guest, from its first packet to its record.
@@ -33,22 +32,23 @@ type flow struct {
 	meters   atomic.Pointer[[]*meter] // of the rules with a limit that allowed it
 	streams  map[*meter]int           // its open requests of HTTP/2; guarded by meters.mu
 
-	mu      sync.Mutex            // guards the fields below
-	name    string                // from the greeting, else from the lookup
-	settled bool                  // it carries data: a change of the policy judges it
-	blind   bool                  // it was judged by its address alone
-	through bool                  // TLS that nobody reads
-	mute    bool                  // neither TLS nor HTTP: all names that lead to its address count
-	ups     map[net.Conn]struct{} // its open connections to the outside, but for that of a relay
-	checks  []egress.Request      // what was allowed of it, the oldest first; see maxChecks
-	served  bool                  // an HTTP request of it was allowed
-	silent  bool                  // its use is recorded already
+	mu      sync.Mutex                   // guards the fields below
+	name    string                       // from the greeting, else from the lookup
+	settled bool                         // it carries data: a change of the policy judges it
+	blind   bool                         // it was judged by its address alone
+	through bool                         // TLS that nobody reads
+	mute    bool                         // neither TLS nor HTTP: all names that lead to its address count
+	ups     map[net.Conn]struct{}        // its open connections to the outside, but for that of a relay
+	checks  []egress.Request             // hosts and addresses that were allowed to it; see maxChecks
+	asked   map[*egress.Request]struct{} // its requests of HTTP that are open
+	served  bool                         // an HTTP request of it was allowed
+	silent  bool                         // its use is recorded already
 	allowed bool
-	reason  string // for the record
-	told    string // the same, as the guest may read it
-	how     string // passed, unless the interceptor says otherwise
-	rule    string // id of the rule that decided
-	policy  string // digest of the policy that decided
+	reason  string         // for the record
+	told    string         // the same, as the guest may read it
+	how     string         // passed, unless the interceptor says otherwise
+	rule    string         // id of the rule that decided
+	policy  string         // digest of the policy that decided
 	used    []vm.SecretUse // secrets that were put in, with the placeholder that each replaced
 	ended   bool
 	stopped bool
@@ -103,20 +103,20 @@ func (f *flow) decided(v egress.Verdict) {
 	f.allowed, f.reason, f.told, f.rule, f.policy = v.Allow, v.Record(), v.Reason, v.Rule, f.net.digest()
 }
 
-// check judges a request of the flow under the policy in force, and remembers it: a change
-// of the policy judges it again.
+// check judges a host or an address of the flow under the policy in force, and remembers it:
+// a change of the policy judges it again.
 func (f *flow) check(r egress.Request) egress.Verdict {
 	f.mu.Lock()
 	f.settled = true
 	if !slices.ContainsFunc(f.checks, func(c egress.Request) bool { return same(c, r) }) {
 		if len(f.checks) >= maxChecks {
-			f.checks = slices.Delete(f.checks, 0, 1)
+			f.mu.Unlock()
+			return egress.Verdict{Reason: "the connection was used for too many hosts (256); open another"}
 		}
 		f.checks = append(f.checks, r)
 	}
 	f.mu.Unlock()
-	r.Host = f.net.host.get()
-	v := f.net.meters.join(f, egress.Evaluate(f.net.Policy(), r))
+	v := f.now(r)
 	if !v.Allow {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -125,8 +125,36 @@ func (f *flow) check(r egress.Request) egress.Verdict {
 	return v
 }
 
+// now judges a request under the policy in force, and makes the flow count for its rule.
+func (f *flow) now(r egress.Request) egress.Verdict {
+	r.Host = f.net.host.get()
+	return f.net.meters.join(f, egress.Evaluate(f.net.Policy(), r))
+}
+
+// open judges a request of HTTP under the policy in force. A change of the policy judges it
+// again until the caller calls done.
+func (f *flow) open(r egress.Request) (v egress.Verdict, done func()) {
+	f.mu.Lock()
+	f.settled = true
+	if f.asked == nil {
+		f.asked = make(map[*egress.Request]struct{})
+	}
+	f.asked[&r] = struct{}{}
+	f.mu.Unlock()
+	done = func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.asked, &r)
+	}
+	v = f.now(r)
+	if !v.Allow {
+		done()
+	}
+	return v, done
+}
+
 func same(a, b egress.Request) bool {
-	return a.Proto == b.Proto && a.IP == b.IP && a.Port == b.Port && a.Name == b.Name && a.Method == b.Method && a.Path == b.Path
+	return a.Proto == b.Proto && a.IP == b.IP && a.Port == b.Port && a.Name == b.Name
 }
 
 // unread notes that nobody read the flow's name, or that nobody reads its requests.
@@ -223,6 +251,9 @@ func (f *flow) stop(reason string) {
 func (f *flow) rejudge(p vm.NetworkPolicy, host []netip.Addr) egress.Verdict {
 	f.mu.Lock()
 	checks := slices.Clone(f.checks)
+	for r := range f.asked {
+		checks = append(checks, *r)
+	}
 	settled, blind, through, mute, name := f.settled, f.blind, f.through, f.mute, f.name
 	used := slices.Clone(f.used)
 	f.mu.Unlock()

@@ -114,21 +114,36 @@ func (n *Net) judgeHello(f *flow, hello clientHello, err error) egress.Verdict {
 	if hello.Encrypted {
 		return f.judge(egress.Verdict{Reason: "the TLS greeting may hide its server name (ECH), which rules by name do not allow; switch ECH off in the program"})
 	}
-	return f.judge(n.checkNamed(f, egress.Request{Proto: egress.TCP, Port: f.dst.Port(), Name: hello.ServerName}))
+	r := egress.Request{Proto: egress.TCP, Port: f.dst.Port(), Name: hello.ServerName}
+	v := f.check(r)
+	if n.byAddress(f, &r, v) {
+		v = f.check(r)
+	}
+	return f.judge(v)
 }
 
-// checkNamed checks a request for a name: first by the name, then with the flow's address,
-// for a rule about the address may allow it whatever name leads to it.
-func (n *Net) checkNamed(f *flow, r egress.Request) egress.Verdict {
-	v := f.check(r)
-	if v.Allow || v.Rule != "" {
-		return v
+// openNamed opens a request of HTTP for a name: see flow.open.
+func (n *Net) openNamed(f *flow, r egress.Request) (v egress.Verdict, done func()) {
+	v, done = f.open(r)
+	if n.byAddress(f, &r, v) {
+		return f.open(r)
 	}
-	r.IP, r.Host = f.dst.Addr(), n.host.get()
-	if now := n.says(r); !now.Allow || !now.Addressed {
-		return v
+	return v, done
+}
+
+// byAddress completes a request for a name, which was refused, by the flow's address, if a
+// rule about the address allows it whatever name leads to it.
+func (n *Net) byAddress(f *flow, r *egress.Request, refused egress.Verdict) bool {
+	if refused.Allow || refused.Rule != "" {
+		return false
 	}
-	return f.check(r)
+	at := *r
+	at.IP, at.Host = f.dst.Addr(), n.host.get()
+	if now := n.says(at); !now.Allow || !now.Addressed {
+		return false
+	}
+	*r = at
+	return true
 }
 
 // dialJudged connects to where a named request may go: the address that the guest chose if

@@ -158,7 +158,8 @@ func (w *web) handle(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ask := egress.Request{Proto: egress.TCP, Port: f.dst.Port(), Method: r.Method, Path: r.URL.EscapedPath()}
-	v := w.judge(f, r, &ask)
+	v, done := w.judge(f, r, &ask)
+	defer done()
 	if r.ProtoMajor == 2 {
 		var leave func()
 		v, leave = w.net.meters.stream(f, v)
@@ -181,8 +182,46 @@ func (w *web) handle(rw http.ResponseWriter, r *http.Request) {
 	c.forward(r.ProtoMajor == 2).ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), requestKey{}, ask)))
 }
 
-// judge judges one request, and completes ask by the host that it names.
-func (w *web) judge(f *flow, r *http.Request, ask *egress.Request) egress.Verdict {
+// judge judges one request, and completes ask by the host that it names. The caller calls
+// done when the request has ended.
+func (w *web) judge(f *flow, r *http.Request, ask *egress.Request) (v egress.Verdict, done func()) {
+	opened := []func(){}
+	done = func() {
+		for _, end := range opened {
+			end()
+		}
+	}
+	if v = w.judgeHost(f, r, ask); v.Reason != "" {
+		return v, done
+	}
+	methods := []string{r.Method}
+	if egress.Requests(w.net.Policy(), ask.Name, int(ask.Port)) {
+		methods = egress.Methods(r.Method, r.Header)
+	}
+	for _, m := range methods {
+		one := *ask
+		one.Method = m
+		var end func()
+		v, end = w.net.openNamed(f, one)
+		opened = append(opened, end)
+		if !v.Allow {
+			return v, done
+		}
+	}
+	if w.net.cfg.Scan != nil {
+		if why := w.net.cfg.Scan(w.net.Policy(), r); why != "" {
+			return egress.Verdict{Reason: why}, done
+		}
+	}
+	if ask.Name != "" {
+		f.named(ask.Name)
+	}
+	return v, done
+}
+
+// judgeHost completes ask by the host that a request names. An empty Reason means that it
+// does not refuse.
+func (w *web) judgeHost(f *flow, r *http.Request, ask *egress.Request) egress.Verdict {
 	name, port, err := splitHost(r.Host, f.dst.Port())
 	ip, ipErr := netip.ParseAddr(name)
 	switch {
@@ -206,30 +245,7 @@ func (w *web) judge(f *flow, r *http.Request, ask *egress.Request) egress.Verdic
 	default:
 		ask.Name = name
 	}
-	methods := []string{r.Method}
-	if egress.Requests(w.net.Policy(), ask.Name, int(port)) {
-		methods = egress.Methods(r.Method, r.Header)
-	}
-	if moved := egress.PathMoved(w.net.Policy(), ask.Name, int(port), r.Header); moved.Reason != "" {
-		return moved
-	}
-	var v egress.Verdict
-	for _, m := range methods {
-		one := *ask
-		one.Method = m
-		if v = w.net.checkNamed(f, one); !v.Allow {
-			return v
-		}
-	}
-	if w.net.cfg.Scan != nil {
-		if why := w.net.cfg.Scan(w.net.Policy(), r); why != "" {
-			return egress.Verdict{Reason: why}
-		}
-	}
-	if ask.Name != "" {
-		f.named(ask.Name)
-	}
-	return v
+	return egress.PathMoved(w.net.Policy(), ask.Name, int(port), r.Header)
 }
 
 // deniedAt returns a name that the policy denies and that leads to the flow's address.

@@ -31,7 +31,8 @@ type Intercepted struct {
 	// Policy returns the policy in force.
 	Policy func() vm.NetworkPolicy
 	// Judge judges one request. path is as it stands in the request line, without the query.
-	Judge func(method, path string) egress.Verdict
+	// A change of the policy judges it again until the caller calls done.
+	Judge func(method, path string) (v egress.Verdict, done func())
 	// Note says how the connection is carried (vm.NetIntercepted, vm.NetInjected) and which
 	// secrets were put in, each in the place of the Placeholder of its use. The connection is
 	// cut when the policy has such a use no longer.

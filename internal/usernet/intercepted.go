@@ -19,10 +19,10 @@ func (n *Net) intercept(f *flow, c *webConn, r egress.Request, dial func(ctx con
 		Name: r.Name, Port: r.Port,
 		Dial:   func(ctx context.Context) (net.Conn, error) { return f.keep(dial(ctx)) },
 		Policy: n.Policy,
-		Judge: func(method, path string) egress.Verdict {
+		Judge: func(method, path string) (egress.Verdict, func()) {
 			one := r
 			one.Method, one.Path = method, path
-			return f.check(one)
+			return f.open(one)
 		},
 		Note:   f.note,
 		Refuse: func(method, path string, v egress.Verdict) { n.refuseRequest(f, r.Name, method, path, v) },

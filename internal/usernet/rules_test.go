@@ -376,11 +376,15 @@ func TestIntercepts(t *testing.T) {
 	w.net.cfg.Intercept = i
 	_ = greet(t, w, "203.0.113.43:443", "npm.example")
 	d := <-i.got
-	if v := d.Judge("GET", "/v1/x"); !v.Allow {
+	if v, done := d.Judge("GET", "/v1/x"); !v.Allow {
 		t.Errorf("a GET of /v1/x is refused: %s", v.Reason)
+	} else {
+		done()
 	}
-	if d.Judge("GET", "/v2").Allow || d.Judge("POST", "/v1/x").Allow {
-		t.Error("a request that no rule allows is allowed")
+	for method, path := range map[string]string{"GET": "/v2", "POST": "/v1/x"} {
+		if v, _ := d.Judge(method, path); v.Allow {
+			t.Errorf("a %s of %s is allowed", method, path)
+		}
 	}
 	if d.Name != "npm.example" || d.Port != 443 {
 		t.Errorf("intercepted %s port %d", d.Name, d.Port)
@@ -449,6 +453,61 @@ func TestRevokedSecretCuts(t *testing.T) {
 				t.Errorf("a secret that was put in at the moment of the change: the guest sees %v, want a reset", err)
 			}
 		})
+	}
+}
+
+// A request is judged again while it is open, however many came after it, and no longer.
+func TestRequestStaysJudged(t *testing.T) {
+	before := named(t, vm.NetClosed, "npm.example/v1/** GET")
+	w := newWorld(t, before)
+	i := &interceptor{name: "npm.example", got: make(chan Intercepted, 1), stays: true}
+	w.net.cfg.Intercept = i
+	after := named(t, vm.NetClosed, "npm.example/v1/1 GET")
+	for _, open := range []bool{true, false} {
+		w.net.SetPolicy(before)
+		w.ask("npm.example", dnsmessage.TypeA)
+		c := w.mustConnect("203.0.113.43:443")
+		defer c.Close()
+		_, _ = c.Write(record(hello(sni("npm.example"))))
+		d := <-i.got
+		_, first := d.Judge("GET", "/v1/first")
+		for range 2 * maxChecks {
+			v, done := d.Judge("GET", "/v1/1")
+			if !v.Allow {
+				t.Fatalf("a later request is refused: %s", v.Reason)
+			}
+			done()
+		}
+		if !open {
+			first()
+		}
+		w.net.SetPolicy(after)
+		_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		_, err := c.Read(make([]byte, 1))
+		if reset := err != nil && strings.Contains(err.Error(), "reset"); reset != open {
+			t.Errorf("with a request open (%v) that the policy allows no longer the guest sees %v", open, err)
+		}
+	}
+}
+
+// One connection is not used for hosts without end, so that each of them stays judged.
+func TestHostsOfOneConnection(t *testing.T) {
+	w := newWorld(t, open)
+	f, why := w.net.begin(egress.TCP, netip.AddrPortFrom(npmAddr, 80))
+	if f == nil {
+		t.Fatal(why)
+	}
+	defer w.net.end(f)
+	for i := range maxChecks {
+		if v := f.check(egress.Request{Proto: egress.TCP, Port: 80, Name: fmt.Sprintf("host%d.example", i)}); !v.Allow {
+			t.Fatalf("host %d is refused: %s", i, v.Reason)
+		}
+	}
+	if v := f.check(egress.Request{Proto: egress.TCP, Port: 80, Name: "more.example"}); v.Allow {
+		t.Error("one host more is allowed")
+	}
+	if v := f.check(egress.Request{Proto: egress.TCP, Port: 80, Name: "host0.example"}); !v.Allow {
+		t.Errorf("the first host is refused: %s", v.Reason)
 	}
 }
 
