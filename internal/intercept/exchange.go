@@ -296,11 +296,11 @@ func (e *exchange) answer(resp *http.Response) error {
 	}
 	e.clean(resp.Header)
 	body := resp.Body
-	switch strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))) {
-	case "", "identity":
+	switch encodings(resp.Header) {
+	case "":
 	case "gzip", "x-gzip":
 		if resp.Request.Method == http.MethodHead || resp.ContentLength == 0 {
-			return nil
+			break
 		}
 		z, err := gzip.NewReader(resp.Body)
 		if err != nil {
@@ -318,6 +318,19 @@ func (e *exchange) answer(resp *http.Response) error {
 	}
 	resp.Body = &receivedBody{e: e, resp: resp, in: newMask(body, e.secret, e.shown, e.hold), src: body}
 	return nil
+}
+
+// encodings returns how a body is encoded: the list of all such headers, "" = not at all.
+func encodings(h http.Header) string {
+	var list []string
+	for _, v := range h.Values("Content-Encoding") {
+		for one := range strings.SplitSeq(strings.ToLower(v), ",") {
+			if one = strings.TrimSpace(one); one != "" && one != "identity" {
+				list = append(list, one)
+			}
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // unsearchable is an answer that cannot be searched for the value.

@@ -198,6 +198,9 @@ func (w *world) do(h2 bool, method, path, body string, head map[string]string) (
 	if err != nil {
 		return resp.StatusCode, err.Error(), resp.Header
 	}
+	for k, v := range resp.Trailer {
+		resp.Header["Trailer "+k] = v
+	}
 	return resp.StatusCode, string(b), resp.Header
 }
 
@@ -360,6 +363,23 @@ func TestAnswersAreMasked(t *testing.T) {
 			rw.Header().Set("Content-Encoding", "br")
 			_, _ = io.WriteString(rw, value)
 		},
+		"brotli, listed": func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header()["Content-Encoding"] = []string{"identity", "br"}
+			_, _ = io.WriteString(rw, value)
+		},
+		"gzip twice": func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Encoding", "gzip, gzip")
+			z := gzip.NewWriter(rw)
+			_, _ = io.WriteString(z, value)
+			_ = z.Close()
+		},
+		"trailer of no gzip": func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Encoding", "gzip")
+			rw.Header().Set("Content-Length", "0")
+			rw.Header().Set("Trailer", "X-End")
+			rw.WriteHeader(http.StatusOK)
+			rw.Header().Set("X-End", value)
+		},
 		"range": func(rw http.ResponseWriter, r *http.Request) {
 			http.ServeContent(rw, r, "x", time.Time{}, strings.NewReader(value))
 		},
@@ -387,6 +407,9 @@ func TestAnswersAreMasked(t *testing.T) {
 				all := text + fmt.Sprint(h)
 				if status == 0 || strings.Contains(all, value[8:]) || strings.Contains(all, basic) {
 					t.Errorf("%s, h2 %v: the guest gets %d %q", name, h2, status, all)
+				}
+				if refused := name == "brotli" || name == "brotli, listed" || name == "gzip twice"; (status == http.StatusBadGateway) != refused {
+					t.Errorf("%s, h2 %v: the guest gets %d %q", name, h2, status, text)
 				}
 				if name == "body" && status == 200 && !strings.HasSuffix(text, " b") {
 					t.Errorf("the rest of the body is missing: %q", text)
