@@ -67,8 +67,9 @@ func cutEnd(name string, n int64) error {
 }
 
 // chooseSigner takes the signer that the log continues with, and checks that the last
-// signature allows it. The key in the directory hands over to another signer once.
-func (l *Log) chooseSigner(last vm.Checkpoint, other Signer) error {
+// signature allows it. The key in the directory hands over to another signer once. known is
+// what the record store has of the log.
+func (l *Log) chooseSigner(last vm.Checkpoint, other Signer, known Head) error {
 	var own Signer
 	key, err := ownKey(l.dir, last)
 	switch {
@@ -84,24 +85,52 @@ func (l *Log) chooseSigner(last vm.Checkpoint, other Signer) error {
 		l.signer = other
 	}
 	now := l.signer.Public()
+	l.signedBy = hex.EncodeToString(now)
 	switch {
 	case last.Seq == 0:
 	case last.Next != "":
-		if last.Next != hex.EncodeToString(now) {
+		if last.Next != l.signedBy {
 			return foreignKey(last, now)
 		}
 		if key, err := vm.ParseSigningKey(last.Key); err != nil || !last.Signed(key) {
 			return corrupt(l.dir, "the signature of record %d is wrong", last.Seq)
 		}
+		l.signedBy, l.heir = last.Key, true
+		return l.inherits(last, known)
 	case last.Signed(now):
 	case other != nil && own != nil && last.Signed(own.Public()):
 		l.signer, l.successor = own, other // see Open
+		if l.signedBy = hex.EncodeToString(own.Public()); known.Key != "" && known.Key != l.signedBy {
+			return swapped(l.signedBy, known.Key)
+		}
 	case last.Key != "" && last.Key != hex.EncodeToString(now):
 		return foreignKey(last, now)
 	default:
 		return corrupt(l.dir, "the signature of record %d is wrong", last.Seq)
 	}
 	return nil
+}
+
+// inherits checks that the key that handed over to the present one was the log's: anybody
+// can make a key and let it hand over. The record store knows it; without one, it is the
+// key that is published beside the log until the next one has signed.
+func (l *Log) inherits(last vm.Checkpoint, known Head) error {
+	want := known.Key
+	if want == "" {
+		var err error
+		if want, err = keyBeside(l.dir); err != nil {
+			return err
+		}
+	}
+	if want == last.Key || known.Key != "" && want == last.Next {
+		return nil
+	}
+	return swapped(last.Key, want)
+}
+
+func swapped(signed, want string) error {
+	return vm.Errorf(vm.Corrupt, publicFile, "the audit log was handed over by the key %s, but it was signed by %s: its key was swapped", fingerprint(signed), fingerprint(want)).
+		WithCode(CodeKey).WithHint("copy the audit directory as evidence, then restore it from a backup")
 }
 
 func foreignKey(last vm.Checkpoint, now ed25519.PublicKey) error {
@@ -162,14 +191,14 @@ func (l *Log) signHead(next ed25519.PublicKey) error {
 // anchor signs the chain's end, unless it is signed.
 func (l *Log) anchor(lifetime context.Context, next ed25519.PublicKey) (err error) {
 	l.mu.Lock()
-	p, anchored, signer, handed := l.point, l.anchored, l.signer, l.handed
+	p, anchored, signer, handed, heir := l.point, l.anchored, l.signer, l.handed, l.heir
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
 		l.anchorErr = err
 		l.mu.Unlock()
 	}()
-	if p.Seq == 0 || p.Seq == anchored && next == nil {
+	if p.Seq == 0 || p.Seq == anchored && next == nil && !heir {
 		return nil
 	}
 	if handed != nil {
@@ -184,9 +213,12 @@ func (l *Log) anchor(lifetime context.Context, next ed25519.PublicKey) (err erro
 		return err
 	}
 	l.mu.Lock()
-	l.anchored = c.Seq
+	l.anchored, l.signedBy, l.heir = c.Seq, c.Key, false
 	l.mu.Unlock()
 	l.tell(c)
+	if heir {
+		return publish(l.dir, signer.Public())
+	}
 	return nil
 }
 

@@ -157,9 +157,7 @@ func TestForeignChain(t *testing.T) {
 	if r, err := Verify(dirs[1], string(key), Head{}); err != nil || r.Code != CodeForeign {
 		t.Errorf("with another server's key, the log verifies as %+v (%v), want the code %s", r, err, CodeForeign)
 	}
-	other := mustOpen(t, dirs[1])
-	defer mustClose(t, other)
-	if err := other.Keep(t.Context(), &shelf{head: heads[0]}, quiet); vm.KindOf(err) != vm.Corrupt || !strings.Contains(err.Error(), "another server") {
+	if err := opening(t, dirs[1], &shelf{head: heads[0]}); vm.KindOf(err) != vm.Corrupt || !strings.Contains(err.Error(), "another server") {
 		t.Errorf("a server that knows another log opens this one with %v, want another server's", err)
 	}
 }

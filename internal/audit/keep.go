@@ -5,11 +5,12 @@ package audit
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 // Head is the end of a chain: its last line.
@@ -17,7 +18,7 @@ type Head struct {
 	Seq      int64  `json:"seq"`
 	Hash     string `json:"hash"`
 	Log      string `json:"log,omitempty"` // the log's id: the hash of its first line
-	Key      string `json:"key,omitempty"` // the public key that signs it
+	Key      string `json:"key,omitempty"` // the public key that signed it last
 	Revision int64  `json:"-"`             // the keeper's own
 }
 
@@ -35,24 +36,12 @@ const (
 	keepDeadline = 5 * time.Second
 )
 
-// Keep compares the log with the end that k has kept, and from now on keeps its end
-// there: a second after a line was written, and when the log is closed. Call it
-// once, before anything is recorded. If an end was kept and the log is new, its
-// first line says so. Kinds: Corrupt (the tail was cut off or replaced), and those
-// of k.
-func (l *Log) Keep(ctx context.Context, k Keeper, log *slog.Logger) error {
-	kept, err := k.Load(ctx)
-	if err != nil {
-		return err
-	}
-	end := l.head()
+// compare compares the log with the end that the keeper has, before anything is signed.
+// Kind Corrupt: the tail was cut off or replaced, or the key was.
+func (l *Log) compare(kept Head, last vm.Checkpoint) error {
+	end := l.here()
 	switch {
-	case kept.Seq == 0:
-	case end.Seq == 0:
-		log.Error("the audit log is gone: a new one begins", "lastRecord", kept.Seq, "hash", kept.Hash)
-		if err := l.note(fmt.Sprintf("a new log: the one before it ended with record %d, hash %s", kept.Seq, kept.Hash)); err != nil {
-			return err
-		}
+	case kept.Seq == 0 || end.Seq == 0:
 	case kept.Log != "" && kept.Log != end.Log:
 		return corrupt(l.dir, "the log belongs to another server: its id is %s, but the record store knows %s", end.Log, kept.Log)
 	case kept.Seq > end.Seq:
@@ -65,9 +54,44 @@ func (l *Log) Keep(ctx context.Context, k Keeper, log *slog.Logger) error {
 		if hash != kept.Hash {
 			return corrupt(l.dir, "record %d is not the one that the record store knows", kept.Seq)
 		}
+		return l.succeeds(kept, last)
+	}
+	return nil
+}
+
+// succeeds checks that the key that signed last is the one that the keeper knows, or that
+// this one handed over to it.
+func (l *Log) succeeds(kept Head, last vm.Checkpoint) error {
+	if kept.Key == "" || kept.Key == l.signedBy {
+		return nil
+	}
+	if last.Seq == 0 {
+		return swapped(l.signedBy, kept.Key)
+	}
+	v := verifier{kept: kept}
+	err := v.signatures(l.dir, kept.Key)
+	if errors.Is(err, errFound) {
+		return corrupt(l.dir, "%s", v.Problem).WithCode(v.Code)
+	}
+	return err
+}
+
+// keep keeps the log's end from now on: a second after a line was written, and when the
+// log is closed. If an end was kept and the log is new, its first line says so.
+func (l *Log) keep(ctx context.Context, k Keeper, kept Head) error {
+	if kept.Seq > 0 && l.head().Seq == 0 {
+		l.log.Error("the audit log is gone: a new one begins", "lastRecord", kept.Seq, "hash", kept.Hash)
+		if err := l.note(fmt.Sprintf("a new log: the one before it ended with record %d, hash %s", kept.Seq, kept.Hash)); err != nil {
+			return err
+		}
+		end := l.head()
+		if err := k.Save(ctx, end); err != nil { // else a start after a crash would take it for a foreign one
+			return err
+		}
+		end.Revision, kept = kept.Revision, end
 	}
 	l.kept = make(chan struct{})
-	go l.keepEnd(context.WithoutCancel(ctx), k, kept, log) // ends with the writer
+	go l.keepEnd(ctx, k, kept, l.log) // ends with the writer
 	return nil
 }
 
@@ -89,9 +113,7 @@ func (l *Log) head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.point.Head
-	if h.Key = hex.EncodeToString(l.signer.Public()); l.handed != nil {
-		h.Key = hex.EncodeToString(l.handed)
-	}
+	h.Key = l.signedBy
 	return h
 }
 

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,19 +47,12 @@ func (s *shelf) fail(err error) {
 	s.err = err
 }
 
-var quiet = slog.New(slog.DiscardHandler)
-
 // acted opens a log, records so many actions and closes it. k may be nil.
 func acted(t *testing.T, dir string, k Keeper, n int) {
 	t.Helper()
-	l, err := Open(t.Context(), dir, Options{})
+	l, err := Open(t.Context(), dir, Options{Keeper: k})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if k != nil {
-		if err := l.Keep(t.Context(), k, quiet); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for range n {
 		id, err := l.Begin(t.Context(), Entry{Op: vm.OpExec, Subject: "true"})
@@ -102,12 +94,11 @@ func cutTo(t *testing.T, dir string, lines int) {
 // opening opens a log and compares it with what was kept.
 func opening(t *testing.T, dir string, k Keeper) error {
 	t.Helper()
-	l, err := Open(t.Context(), dir, Options{})
+	l, err := Open(t.Context(), dir, Options{Keeper: k})
 	if err != nil {
-		t.Fatalf("the log by itself: %v", err)
+		return err
 	}
-	err = l.Keep(t.Context(), k, quiet)
-	return errors.Join(err, l.Close())
+	return l.Close()
 }
 
 // TestCutTail: a tail that was cut off with its signatures, or written again
@@ -203,14 +194,11 @@ func TestLogIsGone(t *testing.T) {
 func TestKeepsUp(t *testing.T) {
 	k := &shelf{}
 	k.fail(errors.New("no store"))
-	l, err := Open(t.Context(), t.TempDir(), Options{})
+	l, err := Open(t.Context(), t.TempDir(), Options{Keeper: k})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.Keep(t.Context(), k, quiet); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := l.Begin(t.Context(), Entry{Op: vm.OpExec}); err != nil {
 		t.Fatalf("while the end cannot be kept: %v", err)
 	}

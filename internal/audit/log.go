@@ -56,6 +56,10 @@ type Log struct {
 	point   point // the last line that is on disk
 	signer  Signer
 	handed  ed25519.PublicKey // the key that signs from now on, if it is not the signer's
+	heir    bool              // the signer's key was handed the log, and has not signed yet
+	// signedBy is the key that signed last, in hex; of a log without signatures, the
+	// signer's.
+	signedBy string
 	first   int               // number of the oldest segment that is not pruned
 
 	anchored  int64 // number of the last line that is signed

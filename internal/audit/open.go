@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Signer  Signer       // of checkpoints; nil = a key in the directory
 	Outside []Anchor     // places outside of the directory that get each checkpoint
+	Keeper  Keeper       // has the log's end, which is compared before anything is signed; nil = none
 	Log     *slog.Logger // nil = none
 }
 
@@ -28,8 +29,8 @@ type Options struct {
 // left torn. It reads and checks only the last segment; of a log of an older warren,
 // once, all of them. Only one process at a time: the caller holds the lock of the data
 // directory. The log outlives ctx. Kinds: Corrupt (the last segment does not fit the
-// chain or its signatures, or another key signs it), NoSpace, Internal, and those of the
-// signer.
+// chain, its signatures or what the keeper has, or another key signs it), NoSpace,
+// Internal, and those of the signer and the keeper.
 func Open(ctx context.Context, dir string, o Options) (*Log, error) {
 	return openSized(ctx, dir, o, segmentBytes)
 }
@@ -50,15 +51,26 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 	if err != nil {
 		return nil, err
 	}
-	if err := l.chooseSigner(last, o.Signer); err != nil {
+	var kept Head
+	if o.Keeper != nil {
+		if kept, err = o.Keeper.Load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.chooseSigner(last, o.Signer, kept); err != nil {
 		return nil, err
 	}
 	torn, err := l.load(last)
 	if err != nil {
 		return nil, err
 	}
-	if err := publish(dir, l.signer.Public()); err != nil {
+	if err := l.compare(kept, last); err != nil {
 		return nil, err
+	}
+	if !l.heir {
+		if err := publish(dir, l.signer.Public()); err != nil {
+			return nil, err
+		}
 	}
 	if l.file, err = openSegment(dir, l.segment); err != nil {
 		return nil, err
@@ -71,13 +83,20 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 	}
 	l.point = l.here()
 	lifetime := context.WithoutCancel(ctx) // its goroutines end with Close
+	if l.heir {
+		wake(l.signSoon)
+	}
 	go l.write()
 	go l.notary(lifetime)
 	l.startOutside(lifetime, o.Outside)
-	if l.successor != nil {
-		if err := l.handOver(l.successor.Public(), l.successor); err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
+	if o.Keeper != nil {
+		err = l.keep(lifetime, o.Keeper, kept)
+	}
+	if err == nil && l.successor != nil {
+		err = l.handOver(l.successor.Public(), l.successor)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }

@@ -227,7 +227,8 @@ func (l *Log) RotateKey(to ed25519.PublicKey) (ed25519.PublicKey, error) {
 	return next.Public(), promote(old.name)
 }
 
-// handOver signs the next key, and continues with by if that is not nil.
+// handOver signs the next key, and continues with by if that is not nil: by signs at once,
+// so that the log verifies with the next key, which is then published.
 func (l *Log) handOver(next ed25519.PublicKey, by Signer) error {
 	if l.head().Seq == 0 {
 		if err := l.note("the log begins"); err != nil {
@@ -238,13 +239,17 @@ func (l *Log) handOver(next ed25519.PublicKey, by Signer) error {
 		return err
 	}
 	l.mu.Lock()
-	if by != nil {
-		l.signer = by
-	} else {
+	if by == nil {
 		l.handed = next
+		l.mu.Unlock()
+		return nil
 	}
+	l.signer, l.heir = by, true
 	l.mu.Unlock()
-	return publish(l.dir, next)
+	if err := l.signHead(nil); err != nil { // the handover is done; the notary tries again
+		l.log.Error("the audit log's next key could not sign yet", "err", err)
+	}
+	return nil
 }
 
 // Line is one line of the log with its proof.

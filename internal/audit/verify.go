@@ -10,12 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/internal/merkle"
@@ -26,10 +22,10 @@ import (
 type Report struct {
 	Records  int64    // lines that fit the chain, with the pruned ones
 	Pruned   int64    // lines of which only the hashes are left
-	Anchored int64    // number of the last line that a signature covers
+	Anchored int64    // number of the last line that a signature by an expected key covers
 	Outside  int      // checkpoints from outside that were compared
 	Log      string   // the log's id
-	Key      string   // public key that signs now, hex
+	Key      string   // public key that signed last, hex
 	Root     string   // of the tree over all records
 	Problem  string   // the first fault and its place; "" = none
 	Code     string   // of the problem
@@ -68,8 +64,9 @@ var errFound = errors.New("found")
 
 // Verify checks the whole chain and its signatures in dir; the log may be open. public is
 // the public key to check against, in hex or as a fingerprint, the present one or an
-// earlier one; "" = the one in dir, which proves nothing against an attacker who can
-// replace it. A broken chain is reported, not returned as an error. It cannot detect lines
+// earlier one; "" = that of kept, or else the one in dir, which proves nothing against an
+// attacker who can replace it. Only signatures by that key, and by those to which it
+// handed over, count. A broken chain is reported, not returned as an error. It cannot detect lines
 // that were cut off after the last signature, at most a minute's worth, nor lines that
 // were cut off together with their signatures. With kept, which is what a Keeper had
 // before the call, it misses only lines that were cut off after that, at most a second's
@@ -105,18 +102,22 @@ type verifier struct {
 	tree   merkle.Tree
 	points []checked // what is compared with the chain, by number
 	at     int       // the next of points
-	last   int64     // the highest number that was signed
-	keys   []string  // that have signed, in order
+	last   int64     // the highest number in the signatures
+	signed int64     // number of the last line that any signature covers
+	keys   []string  // that could sign, in order
 	kept   Head
 	newest time.Time
 	prunes map[int64]string // roots by number, from the records of prunings
 	ends   map[int64]string // roots by number, at the ends of segments
+
+	trusted int // index in keys: signatures by this key and those after it count
 }
 
 // checked is a digest that the chain must have.
 type checked struct {
 	vm.Checkpoint
-	by string // who says so
+	by  string // who says so
+	key int    // of a signature: index in keys
 }
 
 func (v *verifier) found(code, format string, args ...any) error {
@@ -128,92 +129,6 @@ func (v *verifier) note(format string, args ...any) {
 	if len(v.Notes) < maxNotes {
 		v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
 	}
-}
-
-// signatures reads the signatures of the log and checks each with the key that was in
-// force. They are read before the lines, of which an open log gets more.
-func (v *verifier) signatures(dir, public string) error {
-	var list []vm.Checkpoint
-	_, _, err := forward(filepath.Join(dir, anchorsFile), func(raw []byte) error {
-		c, err := parseCheckpoint(raw)
-		if err != nil {
-			return v.found(CodeChanged, "%s", err)
-		}
-		list = append(list, c)
-		return nil
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	beside, err := keyBeside(dir)
-	if err != nil && public == "" {
-		return err
-	}
-	now := beside
-	if i := slices.IndexFunc(list, func(c vm.Checkpoint) bool { return c.Version > 0 }); i >= 0 {
-		now = list[i].Key // older signatures do not name their key
-	} else if key, err := vm.ParseSigningKey(public); err == nil {
-		now = hex.EncodeToString(key)
-	}
-	v.keys = []string{now}
-	for _, c := range list {
-		if err := v.signature(c, &now); err != nil {
-			return err
-		}
-	}
-	v.Key = now
-	switch {
-	case public == "" && beside != now:
-		return v.found(CodeKey, "the public key beside the log, %s, is not the one that signs it, %s: one of the two was swapped", fingerprint(beside), fingerprint(now))
-	case public != "" && !slices.ContainsFunc(v.keys, func(k string) bool { return vm.SameKey(k, public) }):
-		return v.found(CodeForeign, "the log is signed by %s, not by the key that was given: it belongs to another server, or its key was swapped", fingerprint(now))
-	case v.kept.Key != "" && !slices.Contains(v.keys, v.kept.Key):
-		return v.found(CodeKey, "the log is signed by %s, but the record store knows %s: its key was swapped", fingerprint(now), fingerprint(v.kept.Key))
-	}
-	return nil
-}
-
-// signature checks the next signature of the log. now is the key in force.
-func (v *verifier) signature(c vm.Checkpoint, now *string) error {
-	key, err := vm.ParseSigningKey(*now)
-	switch {
-	case err != nil:
-		return v.found(CodeKey, "the key that signed record %d is no public key", c.Seq)
-	case c.Version > 0 && c.Key != *now:
-		return v.found(CodeKey, "record %d is signed by the key %s, when only %s could sign", c.Seq, fingerprint(c.Key), fingerprint(*now))
-	case !c.Signed(key):
-		return v.found(CodeChanged, "the signature of record %d is wrong", c.Seq)
-	case c.Seq < v.last:
-		return v.found(CodeChanged, "the signature of record %d comes after that of record %d: signatures were moved", c.Seq, v.last)
-	}
-	v.points = append(v.points, checked{c, "signed"})
-	if v.last = c.Seq; c.Next != "" {
-		*now = c.Next
-		v.keys = append(v.keys, c.Next)
-	}
-	return nil
-}
-
-// compared adds the checkpoints from outside. Their keys must have signed this log.
-func (v *verifier) compared(outside []vm.Checkpoint) error {
-	for _, c := range outside {
-		if c.Version == 0 {
-			c.Key = v.keys[0]
-		}
-		key, err := vm.ParseSigningKey(c.Key)
-		if err != nil || !c.Signed(key) {
-			return v.found(CodeChanged, "the anchor of record %d has a wrong signature: the anchor itself was changed", c.Seq)
-		}
-		if !slices.Contains(v.keys, c.Key) {
-			return v.found(CodeForeign, "the anchor of record %d is signed by %s, which never signed this log: it belongs to another server, or the key was swapped", c.Seq, fingerprint(c.Key))
-		}
-		v.points = append(v.points, checked{c, "anchored outside"})
-	}
-	if v.kept.Seq > 0 {
-		v.points = append(v.points, checked{vm.Checkpoint{Seq: v.kept.Seq, Hash: v.kept.Hash, Log: v.kept.Log}, "known to the record store"})
-	}
-	slices.SortStableFunc(v.points, func(a, b checked) int { return int(min(max(a.Seq-b.Seq, -1), 1)) })
-	return nil
 }
 
 func (v *verifier) walk(dir string) error {
@@ -242,10 +157,21 @@ func (v *verifier) walk(dir string) error {
 		p := v.points[len(v.points)-1]
 		return v.found(CodeCut, "the tail is cut: record %d was %s, but the last one is %d", p.Seq, p.by, v.Records)
 	}
-	if v.Records-v.Anchored > maxGap {
-		return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, v.Records)
+	if err := v.unsigned(); err != nil {
+		return err
 	}
 	return v.authorised()
+}
+
+// unsigned looks at the lines that no signature by an expected key covers.
+func (v *verifier) unsigned() error {
+	switch {
+	case v.Records > 0 && v.Anchored == 0:
+		return v.found(CodeKey, "none of the %d records is signed by %s: signatures were removed, or the log is a forgery", v.Records, fingerprint(v.keys[v.trusted]))
+	case v.Records-v.Anchored > maxGap:
+		return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, v.Records)
+	}
+	return nil
 }
 
 // pruned walks the hashes that pruned segments left.
@@ -361,10 +287,12 @@ func (v *verifier) next(name string, seq int64, sum [sha256.Size]byte) error {
 		}
 		switch p.by {
 		case "signed":
-			if seq-v.Anchored > maxGap {
-				return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, seq-1)
+			if seq-v.signed > maxGap {
+				return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.signed+1, seq-1)
 			}
-			v.Anchored = seq
+			if v.signed = seq; p.key >= v.trusted {
+				v.Anchored = seq
+			}
 		case "anchored outside":
 			v.Report.Outside++
 		}
@@ -403,40 +331,4 @@ func headOf(record []byte) (h head, ok bool) {
 	}
 	h.time, err = time.Parse(time.RFC3339Nano, string(text))
 	return h, err == nil
-}
-
-// Signatures reports whether a file of a log has the signatures of the others. A copy of
-// an open log is made of it first: then no signature is of a line that the copy lacks.
-func Signatures(name string) bool { return name == anchorsFile }
-
-// keyBeside reads the public key in the directory of a log.
-func keyBeside(dir string) (string, error) {
-	name := filepath.Join(dir, publicFile)
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", vm.Errorf(vm.NotFound, name, "there is no public key to verify against").
-			WithHint("give the directory of an audit log, or the public key that you kept")
-	}
-	if err != nil {
-		return "", fileError(name, err)
-	}
-	key, err := vm.ParseSigningKey(string(data))
-	return hex.EncodeToString(key), err
-}
-
-// checkPublic checks the form of a key that a caller gave.
-func checkPublic(public string) error {
-	if public == "" || strings.HasPrefix(public, "SHA256:") {
-		return nil
-	}
-	_, err := vm.ParseSigningKey(public)
-	return err
-}
-
-// fingerprint is the short form of a key in hex.
-func fingerprint(key string) string {
-	if raw, err := vm.ParseSigningKey(key); err == nil {
-		return vm.Fingerprint(raw)
-	}
-	return "no key"
 }
