@@ -33,7 +33,30 @@ func parseCheckpoint(raw []byte) (vm.Checkpoint, error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return c, fmt.Errorf("a signature cannot be read: %w", err)
 	}
-	return c, nil
+	return c, wellFormed(c)
+}
+
+// wellFormed refuses a checkpoint of a version that nobody signs, and one with parts that
+// its signature does not cover.
+func wellFormed(c vm.Checkpoint) error {
+	switch {
+	case c.Seq <= 0 || !isDigest(c.Hash):
+	case c.Version == 0 && c.Log+c.Root+c.Key+c.Next == "":
+		return nil
+	case c.Version == 2 && isDigest(c.Log) && isDigest(c.Root) && isDigest(c.Key) && (c.Next == "" || isDigest(c.Next)):
+		return nil
+	}
+	return fmt.Errorf("the signature of record %d has not the form of version %d", c.Seq, c.Version)
+}
+
+// isDigest reports whether s is 32 bytes in lower-case hex, as digests and keys are.
+func isDigest(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return len(s) == hashLen
 }
 
 // lastCheckpoint reads the newest signature; the zero one when there is none. It cuts

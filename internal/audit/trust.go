@@ -98,6 +98,9 @@ func (v *verifier) signature(c vm.Checkpoint, now string) error {
 // compared adds the checkpoints from outside. Their keys must have signed this log.
 func (v *verifier) compared(outside []vm.Checkpoint) error {
 	for _, c := range outside {
+		if err := wellFormed(c); err != nil {
+			return v.found(CodeChanged, "an anchor was changed: %s", err)
+		}
 		if c.Version == 0 {
 			c.Key = v.keys[0]
 		}

@@ -6,6 +6,7 @@ package audit
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -148,5 +149,60 @@ func TestStartSignsNoForgery(t *testing.T) {
 	acted(t, swapped, nil, 0)
 	if err := opening(t, swapped, k); vm.KindOf(err) != vm.Corrupt || !strings.Contains(err.Error(), "key") {
 		t.Errorf("the log with a swapped key opens with %v, want corrupt", err)
+	}
+}
+
+// TestUnsignedParts: a checkpoint of another version, and one with parts that its signature
+// does not cover, count nowhere. A key that an old one names without signing it takes
+// over nothing.
+func TestUnsignedParts(t *testing.T) {
+	origin := copied(t, "testdata/format1")
+	own, err := ReadKey(filepath.Join(origin, keyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil, err := makeKey(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := lastCheckpoint(origin)
+	if err != nil || old.Version != 0 {
+		t.Fatalf("the last checkpoint of the older log is %+v (%v), want version 0", old, err)
+	}
+	digest, key := strings.Repeat("0", hashLen), hex.EncodeToString(evil.Public())
+	for name, change := range map[string]func(c *vm.Checkpoint){
+		"next":            func(c *vm.Checkpoint) { c.Next = key },
+		"key":             func(c *vm.Checkpoint) { c.Key = hex.EncodeToString(own.Public()) },
+		"root":            func(c *vm.Checkpoint) { c.Root = digest },
+		"log":             func(c *vm.Checkpoint) { c.Log = digest },
+		"version 1":       func(c *vm.Checkpoint) { c.Version = 1 },
+		"version 3":       func(c *vm.Checkpoint) { c.Version, c.Key, c.Log, c.Root = 3, key, digest, digest },
+		"version 2, bare": func(c *vm.Checkpoint) { c.Version = 2 },
+	} {
+		c := old
+		if change(&c); c.Version != 0 { // those without are signed already
+			sig, err := own.Sign(t.Context(), c.Message())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Signature = hex.EncodeToString(sig)
+		}
+		line, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := copied(t, origin)
+		edit(t, filepath.Join(dir, anchorsFile), func(b []byte) []byte { return append(b, append(line, '\n')...) })
+		broken(t, dir, CodeChanged, "has not the form", Head{})
+		broken(t, origin, CodeChanged, "has not the form", Head{}, c)
+		if _, err := ParseCheckpoints(line); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%s: the checkpoint is read as an anchor (%v), want invalid", name, err)
+		}
+		if l, err := Open(t.Context(), dir, Options{}); vm.KindOf(err) != vm.Corrupt {
+			t.Errorf("%s: the log opens with %v, want corrupt", name, err)
+			if err == nil {
+				mustClose(t, l)
+			}
+		}
 	}
 }
