@@ -236,7 +236,7 @@ func (l *Log) anchor(lifetime context.Context, next ed25519.PublicKey) (err erro
 		return err
 	}
 	l.mu.Lock()
-	l.anchored, l.signedBy, l.heir = c.Seq, c.Key, false
+	l.anchored, l.anchoredAt, l.signedBy, l.heir = c.Seq, c.Time, c.Key, false
 	l.mu.Unlock()
 	l.tell(c)
 	if heir {

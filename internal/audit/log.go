@@ -62,8 +62,9 @@ type Log struct {
 	signedBy string
 	first   int               // number of the oldest segment that is not pruned
 
-	anchored  int64 // number of the last line that is signed
-	anchorErr error // why the last signature could not be written
+	anchored   int64     // number of the last line that is signed
+	anchoredAt time.Time // by the clock on the wall; zero = not since the start
+	anchorErr  error     // why the last signature could not be written
 
 	pruning   sync.Mutex // serialises Prune and RotateKey
 	successor Signer     // takes over in Open; nil = none

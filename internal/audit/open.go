@@ -83,7 +83,7 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 	}
 	l.point = l.here()
 	lifetime := context.WithoutCancel(ctx) // its goroutines end with Close
-	if l.heir {
+	if l.heir || l.due() { // what a crash left unsigned
 		wake(l.signSoon)
 	}
 	go l.write()

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -204,5 +205,80 @@ func TestUnsignedParts(t *testing.T) {
 				mustClose(t, l)
 			}
 		}
+	}
+}
+
+// timed makes a log whose lines have these times, the first so many of them signed.
+func timed(t *testing.T, signed int, times ...time.Time) string {
+	t.Helper()
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	for i, at := range times {
+		ln, err := newLine(Begin, Entry{Op: vm.OpExec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln.Time = at
+		it := &item{line: ln, written: make(chan error, 1)}
+		if err := errors.Join(l.enqueue(it), <-it.written); err != nil {
+			t.Fatal(err)
+		}
+		if i+1 == signed {
+			if err := l.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mustClose(t, l)
+	edit(t, filepath.Join(dir, anchorsFile), editLines(func(lines [][]byte) (out [][]byte) {
+		for _, raw := range lines {
+			c, err := parseCheckpoint(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Seq == int64(signed) {
+				out = append(out, raw)
+			}
+		}
+		return out[:min(1, len(out))]
+	}))
+	return dir
+}
+
+// TestUnsignedTail: lines after the last signature are always named. They are a fault if
+// they should be signed by their age, and if nothing is signed.
+func TestUnsignedTail(t *testing.T) {
+	now := time.Now().UTC()
+	fresh := timed(t, 2, now, now, now, now.Add(time.Minute))
+	if r := verified(t, fresh, ""); r.Anchored != 2 || len(r.Notes) != 1 || r.Notes[0] != "records 3 to 4 are not signed" {
+		t.Errorf("a log with two unsigned lines verifies as %+v, want a note of records 3 to 4", r)
+	}
+	broken(t, timed(t, 2, now, now, now, now.Add(time.Hour)), CodeKey, "records 3 to 4 are not signed, although the last of them is 1h0m0s younger", Head{})
+	broken(t, timed(t, 0, now, now), CodeKey, "none of the 2 records is signed", Head{})
+	late := timed(t, 2, now.Add(-time.Hour), now.Add(-time.Hour))
+	if r := verified(t, late, ""); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "records 1 to 2 were signed 1h0m0s late") {
+		t.Errorf("a log that was signed an hour late has the notes %q, want that", r.Notes)
+	}
+}
+
+// TestFirstSignature: the first record of a log is signed at once, so that a copy of a new
+// log verifies, and so is the first one after a start.
+func TestFirstSignature(t *testing.T) {
+	dir := t.TempDir()
+	for n := range int64(2) {
+		l := mustOpen(t, dir)
+		begin(t, l, vm.OpExec, "one")
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			l.mu.Lock()
+			anchored := l.anchored
+			l.mu.Unlock()
+			if anchored > n {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("after the start number %d, %d records are signed, want more", n, anchored)
+			}
+		}
+		mustClose(t, l)
 	}
 }

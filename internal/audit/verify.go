@@ -56,7 +56,10 @@ const (
 	// clockSlack is how far the time of a record may lie before that of an earlier one:
 	// outcomes wait for the disk.
 	clockSlack = time.Minute
-	maxNotes   = 20
+	// signLate is the age of an unsigned line, beside the newest one, at which a signature
+	// is missing. A log signs a minute after a line at the latest, unless its signer fails.
+	signLate = 5 * time.Minute
+	maxNotes = 20
 )
 
 // errFound ends a walk: the report names the fault.
@@ -66,11 +69,13 @@ var errFound = errors.New("found")
 // the public key to check against, in hex or as a fingerprint, the present one or an
 // earlier one; "" = that of kept, or else the one in dir, which proves nothing against an
 // attacker who can replace it. Only signatures by that key, and by those to which it
-// handed over, count. A broken chain is reported, not returned as an error. It cannot detect lines
-// that were cut off after the last signature, at most a minute's worth, nor lines that
-// were cut off together with their signatures. With kept, which is what a Keeper had
-// before the call, it misses only lines that were cut off after that, at most a second's
-// worth. outside are checkpoints that were kept elsewhere: all of them are compared.
+// handed over, count. Lines after the last signature are noted, and are a fault when they
+// should be signed by their age. A broken chain is reported, not returned as an error. It
+// cannot detect lines that were cut off after the last signature, at most a minute's
+// worth, nor lines that were cut off together with their signatures. With kept, which is
+// what a Keeper had before the call, it misses only lines that were cut off after that, at
+// most a second's worth. outside are checkpoints that were kept elsewhere: all of them are
+// compared.
 func Verify(dir, public string, kept Head, outside ...vm.Checkpoint) (Report, error) {
 	if err := checkPublic(public); err != nil {
 		return Report{}, err
@@ -110,7 +115,8 @@ type verifier struct {
 	prunes map[int64]string // roots by number, from the records of prunings
 	ends   map[int64]string // roots by number, at the ends of segments
 
-	trusted int // index in keys: signatures by this key and those after it count
+	trusted int       // index in keys: signatures by this key and those after it count
+	waits   time.Time // of the oldest line that is not signed yet; zero = all are
 }
 
 // checked is a digest that the chain must have.
@@ -170,7 +176,13 @@ func (v *verifier) unsigned() error {
 		return v.found(CodeKey, "none of the %d records is signed by %s: signatures were removed, or the log is a forgery", v.Records, fingerprint(v.keys[v.trusted]))
 	case v.Records-v.Anchored > maxGap:
 		return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, v.Records)
+	case v.Records == v.Anchored:
+		return nil
 	}
+	if late := v.newest.Sub(v.waits); late > signLate {
+		return v.found(CodeKey, "records %d to %d are not signed, although the last of them is %s younger than the first: signatures were removed, or the signer failed for that long", v.Anchored+1, v.Records, late.Round(time.Second))
+	}
+	v.note("records %d to %d are not signed", v.Anchored+1, v.Records)
 	return nil
 }
 
@@ -238,11 +250,15 @@ func (v *verifier) line(segment int, raw []byte) error {
 	if err := follows(h.seq, string(h.prev), v.Records, v.hash); err != nil {
 		return v.found(CodeChanged, "%s: record %d %s", segmentName(segment), v.Records+1, err)
 	}
+	at := h.time // for the age of an unsigned line
 	if back := v.newest.Sub(h.time); back > clockSlack {
 		v.note("record %d: the clock was set back by %s", h.seq, back.Round(time.Second))
-		v.newest = h.time
+		at, v.newest = v.newest, h.time
 	} else if h.time.After(v.newest) {
 		v.newest = h.time
+	}
+	if v.waits.IsZero() || at.Before(v.waits) {
+		v.waits = at
 	}
 	if err := v.next(segmentName(segment), h.seq, sum); err != nil {
 		return err
@@ -290,7 +306,10 @@ func (v *verifier) next(name string, seq int64, sum [sha256.Size]byte) error {
 			if seq-v.signed > maxGap {
 				return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.signed+1, seq-1)
 			}
-			if v.signed = seq; p.key >= v.trusted {
+			if late := p.Time.Sub(v.waits); late > signLate && !v.waits.IsZero() {
+				v.note("records %d to %d were signed %s late: the signer failed, or the server was down", v.signed+1, seq, late.Round(time.Second))
+			}
+			if v.signed, v.waits = seq, (time.Time{}); p.key >= v.trusted {
 				v.Anchored = seq
 			}
 		case "anchored outside":

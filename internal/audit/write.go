@@ -58,8 +58,8 @@ func (l *Log) flush() (left bool) {
 			return false
 		}
 		size, err := l.store(batch)
-		left, unsigned := l.settle(batch, size, err)
-		if unsigned >= anchorEvery {
+		left, due := l.settle(batch, size, err)
+		if due {
 			wake(l.signSoon)
 		}
 		if left {
@@ -136,8 +136,8 @@ func (l *Log) put(lines []*line) (int64, error) {
 
 // settle removes a batch from the queue and answers its callers. If the write
 // failed, outcomes stay in the queue, because their actions were done. It reports
-// whether there are any, and how many lines are unsigned.
-func (l *Log) settle(batch []*item, size int64, err error) (left bool, unsigned int64) {
+// whether there are any, and whether a signature is due.
+func (l *Log) settle(batch []*item, size int64, err error) (left, due bool) {
 	l.mu.Lock()
 	l.size = size
 	l.point = l.here()
@@ -163,14 +163,22 @@ func (l *Log) settle(batch []*item, size int64, err error) (left bool, unsigned 
 			l.pending[it.ID] = r
 		}
 	}
-	unsigned = l.seq - l.anchored
+	due = l.due()
 	l.mu.Unlock()
 	for _, it := range batch {
 		if it.written != nil {
 			it.written <- err
 		}
 	}
-	return left, unsigned
+	return left, due
+}
+
+// due reports whether a signature is due: many lines are unsigned, or the last one was made
+// long ago by the clock of the records, which goes on while the host sleeps. The caller
+// holds the lock.
+func (l *Log) due() bool {
+	unsigned := l.seq - l.anchored
+	return unsigned >= anchorEvery || unsigned > 0 && time.Now().Round(0).Sub(l.anchoredAt) > anchorDelay
 }
 
 // here is the state of the chain that is on disk. The writer calls it, and Open before
