@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -19,6 +22,7 @@ type Head struct {
 	Hash     string `json:"hash"`
 	Log      string `json:"log,omitempty"` // the log's id: the hash of its first line
 	Key      string `json:"key,omitempty"` // the public key that signed it last
+	Gone     *Head  `json:"gone,omitempty"` // the end of the log before this one, which is gone
 	Revision int64  `json:"-"`             // the keeper's own
 }
 
@@ -81,18 +85,50 @@ func (l *Log) succeeds(kept Head, last vm.Checkpoint) error {
 func (l *Log) keep(ctx context.Context, k Keeper, kept Head) error {
 	if kept.Seq > 0 && l.head().Seq == 0 {
 		l.log.Error("the audit log is gone: a new one begins", "lastRecord", kept.Seq, "hash", kept.Hash)
-		if err := l.note(fmt.Sprintf("a new log: the one before it ended with record %d, hash %s", kept.Seq, kept.Hash)); err != nil {
+		if err := l.note(fmt.Sprintf(newLog+"the one before it ended with record %d, hash %s", kept.Seq, kept.Hash)); err != nil {
 			return err
 		}
+		l.mu.Lock()
+		l.gone = &kept
+		l.mu.Unlock()
 		end := l.head()
 		if err := k.Save(ctx, end); err != nil { // else a start after a crash would take it for a foreign one
 			return err
 		}
-		end.Revision, kept = kept.Revision, end
+		end.Revision = kept.Revision
+		return l.startKeeping(ctx, k, end)
 	}
+	return l.startKeeping(ctx, k, kept)
+}
+
+func (l *Log) startKeeping(ctx context.Context, k Keeper, saved Head) error {
 	l.kept = make(chan struct{})
-	go l.keepEnd(ctx, k, kept, l.log) // ends with the writer
+	go l.keepEnd(ctx, k, saved, l.log) // ends with the writer
 	return nil
+}
+
+// Accept records that an administrator knows that the log before this one is gone: until
+// then, Verify calls that a fault. by names who asks. Kinds as of Begin, and NotFound
+// when this log has replaced no other.
+func (l *Log) Accept(ctx context.Context, by Entry) (receipt string, err error) {
+	before := ""
+	_, _, err = forward(l.segmentPath(0), func(raw []byte) error {
+		if ln, _, err := parse(raw); err == nil && ln.Phase == Note && strings.HasPrefix(ln.Subject, newLog) {
+			before = ln.Subject
+		}
+		return io.EOF
+	})
+	switch {
+	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	case before == "":
+		return "", vm.Errorf(vm.NotFound, "audit", "this audit log has not taken the place of another one").WithHint("`warren audit verify` says what is odd about it")
+	}
+	by.Op, by.Detail = vm.OpAuditAccept, map[string]any{"before": before}
+	if receipt, err = l.Begin(ctx, by); err != nil {
+		return "", err
+	}
+	return receipt, errors.Join(l.End(receipt, nil, nil), l.Sync())
 }
 
 // note writes a record of Warren itself and waits for the disk.
@@ -113,7 +149,7 @@ func (l *Log) head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.point.Head
-	h.Key = l.signedBy
+	h.Key, h.Gone = l.signedBy, l.gone
 	return h
 }
 

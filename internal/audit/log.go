@@ -61,6 +61,7 @@ type Log struct {
 	// signer's.
 	signedBy string
 	first   int               // number of the oldest segment that is not pruned
+	gone    *Head             // the end of the log before this one; nil = there was none
 
 	anchored   int64     // number of the last line that is signed
 	anchoredAt time.Time // by the clock on the wall; zero = not since the start
@@ -262,5 +263,5 @@ func fileError(name string, err error) error {
 
 func corrupt(name, format string, args ...any) error {
 	return vm.Errorf(vm.Corrupt, name, format, args...).
-		WithHint("move the audit directory aside as evidence and start again; this begins a new log")
+		WithHint("restore the audit directory from a backup; or move it aside as evidence and start again, which begins a new log, and record that with `warren audit verify --accept-new-log`")
 }

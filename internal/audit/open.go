@@ -67,6 +67,7 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 	if err := l.compare(kept, last); err != nil {
 		return nil, err
 	}
+	l.gone = kept.Gone
 	if !l.heir {
 		if err := publish(dir, l.signer.Public()); err != nil {
 			return nil, err

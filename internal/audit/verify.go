@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/internal/merkle"
@@ -91,7 +92,12 @@ func Verify(dir, public string, kept Head, outside ...vm.Checkpoint) (Report, er
 	if errors.Is(err, errFound) {
 		err = nil
 	}
-	v.Fix = fixes[v.Code]
+	if v.Fix == "" {
+		v.Fix = fixes[v.Code]
+	}
+	if v.unsaid > 0 {
+		v.Notes = append(v.Notes, fmt.Sprintf("and %d notes more", v.unsaid))
+	}
 	if v.Records > 0 {
 		root := v.tree.Root()
 		v.Log, v.Root = v.first, hex.EncodeToString(root[:])
@@ -117,6 +123,9 @@ type verifier struct {
 
 	trusted int       // index in keys: signatures by this key and those after it count
 	waits   time.Time // of the oldest line that is not signed yet; zero = all are
+	fresh   string    // what the first line says of the log before this one; "" = nothing
+	known   int64     // number of the line by which an administrator accepted that; 0 = none
+	unsaid  int       // notes beyond maxNotes
 }
 
 // checked is a digest that the chain must have.
@@ -132,9 +141,11 @@ func (v *verifier) found(code, format string, args ...any) error {
 }
 
 func (v *verifier) note(format string, args ...any) {
-	if len(v.Notes) < maxNotes {
-		v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
+	if len(v.Notes) == maxNotes {
+		v.unsaid++
+		return
 	}
+	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
 }
 
 func (v *verifier) walk(dir string) error {
@@ -166,7 +177,24 @@ func (v *verifier) walk(dir string) error {
 	if err := v.unsigned(); err != nil {
 		return err
 	}
-	return v.authorised()
+	if err := v.authorised(); err != nil {
+		return err
+	}
+	return v.begun()
+}
+
+// begun looks at a log that took the place of another one: that one's records are gone, and
+// an administrator must say that this is known.
+func (v *verifier) begun() error {
+	switch {
+	case v.fresh == "":
+		return nil
+	case v.known > 0 && v.known <= v.Anchored:
+		v.Notes = append([]string{fmt.Sprintf("record 1: %s; record %d accepts that", v.fresh, v.known)}, v.Notes...)
+		return nil
+	}
+	v.Fix = "find out who removed it, or restore it from a backup; if its loss is known, `warren audit verify --accept-new-log` records that"
+	return v.found(CodeCut, "record 1: %s", v.fresh)
 }
 
 // unsigned looks at the lines that no signature by an expected key covers.
@@ -263,21 +291,38 @@ func (v *verifier) line(segment int, raw []byte) error {
 	if err := v.next(segmentName(segment), h.seq, sum); err != nil {
 		return err
 	}
-	if bytes.Contains(record, []byte(`"op":"`+vm.OpAuditPrune+`"`)) {
-		v.pruning(raw)
+	for _, s := range ofItself {
+		if bytes.Contains(record, []byte(s)) {
+			v.ofItself(raw)
+			break
+		}
 	}
 	return nil
 }
 
-// pruning remembers the record of a pruning and the roots that it may name.
-func (v *verifier) pruning(raw []byte) {
+// ofItself are the marks of lines that are about the log: they may occur elsewhere, too.
+var ofItself = []string{`"phase":"note"`, `"op":"` + string(vm.OpAuditPrune) + `"`, `"op":"` + string(vm.OpAuditAccept) + `"`}
+
+// ofItself remembers what a line says of the log: a note, the record of a pruning with the
+// roots that it may name, or that a new log is accepted.
+func (v *verifier) ofItself(raw []byte) {
 	ln, _, err := parse(raw)
 	var d struct {
 		Through int64  `json:"through"`
 		Root    string `json:"root"`
+		Before  string `json:"before"`
 	}
-	if err == nil && ln.Op == vm.OpAuditPrune && ln.Phase == Begin && json.Unmarshal(ln.Detail, &d) == nil {
+	switch {
+	case err != nil:
+	case ln.Phase == Note && ln.Seq == 1 && strings.HasPrefix(ln.Subject, newLog):
+		v.fresh = ln.Subject
+	case ln.Phase == Note && ln.Subject != newSegment:
+		v.note("record %d: %s", ln.Seq, ln.Subject)
+	case ln.Phase != Begin:
+	case ln.Op == vm.OpAuditPrune && json.Unmarshal(ln.Detail, &d) == nil:
 		v.prunes[d.Through] = d.Root
+	case ln.Op == vm.OpAuditAccept && json.Unmarshal(ln.Detail, &d) == nil && v.fresh != "" && d.Before == v.fresh && v.known == 0:
+		v.known = ln.Seq
 	}
 }
 

@@ -193,7 +193,7 @@ func segmentName(n int) string { return fmt.Sprintf("%06d.jsonl", n) }
 // start needs to read only the last segment.
 func (l *Log) rotate() error {
 	l.mu.Lock()
-	head := line{ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: Note, Subject: "a new segment"}
+	head := line{ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: Note, Subject: newSegment}
 	for _, p := range l.tree.Peaks {
 		head.Tree = append(head.Tree, hex.EncodeToString(p[:]))
 	}

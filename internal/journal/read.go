@@ -44,6 +44,19 @@ func (j *Journal) AuditVerify(ctx context.Context, c *vm.Call, outside []vm.Chec
 	return j.cfg.Audit.Verify(ctx, outside)
 }
 
+// AuditAccept records that an administrator knows that the audit log before this one is
+// gone: until then a verification calls it a fault. Only an administrator may.
+func (j *Journal) AuditAccept(ctx context.Context, c *vm.Call) error {
+	if err := c.Actor.AdminOnly(); err != nil {
+		return err
+	}
+	receipt, err := j.cfg.Audit.Accept(ctx, vm.AuditEntry{Actor: c.Actor, Request: c.Request})
+	if c.Receipt == "" {
+		c.Receipt = receipt
+	}
+	return err
+}
+
 // AuditPrune removes audit records that are older than before, in whole segments. Only an
 // administrator may.
 func (j *Journal) AuditPrune(ctx context.Context, c *vm.Call, before time.Time) (vm.AuditPruned, error) {
