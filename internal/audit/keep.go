@@ -75,7 +75,7 @@ func (l *Log) succeeds(kept Head, last vm.Checkpoint) error {
 	v := verifier{kept: kept}
 	err := v.signatures(l.dir, kept.Key)
 	if errors.Is(err, errFound) {
-		return corrupt(l.dir, "%s", v.Problem).WithCode(v.Code)
+		return vm.AsError(corrupt(l.dir, "%s", v.Problem)).WithCode(v.Code)
 	}
 	return err
 }
@@ -103,7 +103,7 @@ func (l *Log) keep(ctx context.Context, k Keeper, kept Head) error {
 
 func (l *Log) startKeeping(ctx context.Context, k Keeper, saved Head) error {
 	l.kept = make(chan struct{})
-	go l.keepEnd(ctx, k, saved, l.log) // ends with the writer
+	go l.keepEnd(ctx, k, saved, l.log) // ends after the writer
 	return nil
 }
 
@@ -184,8 +184,8 @@ func (l *Log) hashOf(seq int64) (hash string, err error) {
 	return "", nil
 }
 
-// keepEnd is the one goroutine that keeps the chain's end, until the writer has
-// ended. It logs a failure once and retries.
+// keepEnd is the one goroutine that keeps the chain's end, until the writer and the notary
+// have ended. It logs a failure once and retries.
 func (l *Log) keepEnd(lifetime context.Context, k Keeper, saved Head, log *slog.Logger) {
 	defer close(l.kept)
 	tick := time.NewTicker(keepEvery)
@@ -194,7 +194,7 @@ func (l *Log) keepEnd(lifetime context.Context, k Keeper, saved Head, log *slog.
 	for over := false; !over; {
 		select {
 		case <-tick.C:
-		case <-l.done:
+		case <-l.signed: // after the writer's end
 			over = true
 		}
 		end := l.head()

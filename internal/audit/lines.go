@@ -36,21 +36,29 @@ func numbered(dir string, name func(int) string) ([]int, error) {
 	return out, nil
 }
 
+// maxLine bounds a line; what a log writes is far below.
+const maxLine = 1 << 20
+
+// errLong is the error of a line above maxLine.
+var errLong = errors.New("is longer than 1 MiB")
+
 // forward calls f with each whole line of a file, without its line end, and returns
-// the bytes of these lines and of the rest.
+// the bytes of these lines and of the rest. f may use a line only until it returns.
 func forward(name string, f func(raw []byte) error) (whole, torn int64, err error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return 0, 0, fileError(name, err)
 	}
 	defer file.Close()
-	br := bufio.NewReaderSize(file, 256<<10)
+	br := bufio.NewReaderSize(file, maxLine)
 	for {
-		raw, err := br.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
+		raw, err := br.ReadSlice('\n')
+		switch {
+		case errors.Is(err, io.EOF):
 			return whole, int64(len(raw)), nil
-		}
-		if err != nil {
+		case errors.Is(err, bufio.ErrBufferFull):
+			return whole, 0, corrupt(name, "a line %w", errLong)
+		case err != nil:
 			return whole, 0, fileError(name, err)
 		}
 		if err := f(raw[:len(raw)-1]); err != nil {
@@ -88,6 +96,9 @@ func backward(name string, size int64, f func(raw []byte) error) (torn int64, er
 		block := make([]byte, n, n+int64(len(held)))
 		if _, err := file.ReadAt(block, off); err != nil {
 			return 0, fileError(name, err)
+		}
+		if len(held) > maxLine {
+			return 0, corrupt(name, "a line %w", errLong)
 		}
 		held = append(block, held...)
 		for {

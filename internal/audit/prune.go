@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -284,7 +285,7 @@ func (l *Log) Prove(most int, pick func(r Record) bool) ([]Line, vm.Checkpoint, 
 		if len(out) == most {
 			return vm.Errorf(vm.Limit, "audit", "the receipt would have more than %d records", most).WithHint("export the records: `warren audit export`")
 		}
-		out = append(out, Line{Seq: ln.Seq, Record: raw, Hash: hash})
+		out = append(out, Line{Seq: ln.Seq, Record: bytes.Clone(raw), Hash: hash})
 		return nil
 	})
 	if err != nil {
@@ -311,7 +312,8 @@ func (l *Log) Prove(most int, pick func(r Record) bool) ([]Line, vm.Checkpoint, 
 	return out, at, nil
 }
 
-// each calls f with every line that is not pruned, up to the number through.
+// each calls f with every line that is not pruned, up to the number through. f may use raw
+// only until it returns.
 func (l *Log) each(through int64, f func(ln *line, hash string, raw []byte) error) error {
 	l.mu.Lock()
 	first, last := l.first, l.segment

@@ -27,6 +27,9 @@ func (v *verifier) signatures(dir, public string) error {
 		list = append(list, c)
 		return nil
 	})
+	if errors.Is(err, errLong) {
+		return v.found(CodeChanged, "a signature %s", errLong)
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -256,7 +256,7 @@ func TestUnsignedTail(t *testing.T) {
 	broken(t, timed(t, 2, now, now, now, now.Add(time.Hour)), CodeKey, "records 3 to 4 are not signed, although the last of them is 1h0m0s younger", Head{})
 	broken(t, timed(t, 0, now, now), CodeKey, "none of the 2 records is signed", Head{})
 	late := timed(t, 2, now.Add(-time.Hour), now.Add(-time.Hour))
-	if r := verified(t, late, ""); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "records 1 to 2 were signed 1h0m0s late") {
+	if r := verified(t, late, ""); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "records 1 to 2 were signed 1h0m") {
 		t.Errorf("a log that was signed an hour late has the notes %q, want that", r.Notes)
 	}
 }

@@ -162,6 +162,9 @@ func (v *verifier) walk(dir string) error {
 			return v.found(CodeChanged, "%s: the segment is missing, record %d was to be in it", segmentName(numbers[0]+i), v.Records+1)
 		}
 		_, torn, err := forward(filepath.Join(dir, segmentName(n)), func(raw []byte) error { return v.line(n, raw) })
+		if errors.Is(err, errLong) {
+			return v.found(CodeChanged, "%s: record %d %s", segmentName(n), v.Records+1, errLong)
+		}
 		if err != nil {
 			return err
 		}

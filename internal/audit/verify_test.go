@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -172,6 +173,31 @@ func TestTamperingOfHistory(t *testing.T) {
 				t.Errorf("the damaged log's verification gives %+v (%v), want the problem %q", r, err, c.want)
 			}
 		})
+	}
+}
+
+// TestLongLine: a line that is longer than a log writes is a change, whatever reads it, and
+// costs no more memory than a line may have.
+func TestLongLine(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	begin(t, l, vm.OpExec, "one")
+	mustClose(t, l)
+	long := bytes.Repeat([]byte("x"), 64<<20)
+	for _, name := range []string{segmentName(0), anchorsFile} {
+		changed := copied(t, dir)
+		edit(t, filepath.Join(changed, name), func(b []byte) []byte { return append(b, append(long, '\n')...) })
+		broken(t, changed, CodeChanged, "is longer than 1 MiB", Head{})
+		if _, err := Open(t.Context(), changed, Options{}); vm.KindOf(err) != vm.Corrupt || !strings.Contains(err.Error(), "is longer than 1 MiB") {
+			t.Errorf("with a long line in %s, the log opens with %v, want that", name, err)
+		}
+		var began, ended runtime.MemStats
+		runtime.ReadMemStats(&began)
+		_, err := backward(filepath.Join(changed, name), -1, func([]byte) error { return nil })
+		runtime.ReadMemStats(&ended)
+		if used := ended.TotalAlloc - began.TotalAlloc; !errors.Is(err, errLong) || used > 32<<20 {
+			t.Errorf("%s is read backwards with %v and %d MiB, want that a line is too long, and little memory", name, err, used>>20)
+		}
 	}
 }
 
