@@ -21,6 +21,10 @@ import (
 
 const anchorsFile = "anchors.jsonl"
 
+// anchorGap is the least time between two signatures, unless very many lines are unsigned:
+// a signature makes the disk busy, and covers all lines before it.
+const anchorGap = 500 * time.Millisecond
+
 // point is a state of the log that can be signed.
 type point struct {
 	Head
@@ -175,23 +179,39 @@ func foreignKey(last vm.Checkpoint, now ed25519.PublicKey) error {
 // unsigned. It ends after the writer, with a last signature.
 func (l *Log) notary(lifetime context.Context) {
 	defer close(l.signed)
-	timer := time.NewTimer(anchorDelay)
+	timer, soon := time.NewTimer(anchorDelay), time.NewTimer(0)
 	defer timer.Stop()
+	defer soon.Stop()
+	var last time.Time
 	for over := false; !over; {
 		var asked signing
 		select {
 		case <-l.signSoon:
+			if wait := anchorGap - time.Since(last); wait > 0 && !l.urge() {
+				soon.Reset(wait)
+				continue
+			}
+		case <-soon.C:
 		case asked = <-l.signNow:
 		case <-timer.C:
 			timer.Reset(anchorDelay)
 		case <-l.done:
 			over = true
 		}
+		last = time.Now()
 		err := l.anchor(lifetime, asked.next)
 		if asked.answer != nil {
 			asked.answer <- err
 		}
 	}
+}
+
+// urge reports whether so many lines are unsigned that the next signature cannot wait. A
+// signer that fails is not urged.
+func (l *Log) urge() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.point.Seq-l.anchored >= maxUnsigned/2 && l.anchorErr == nil
 }
 
 // signing asks the notary for a signature.
