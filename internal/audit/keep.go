@@ -20,10 +20,10 @@ import (
 type Head struct {
 	Seq      int64  `json:"seq"`
 	Hash     string `json:"hash"`
-	Log      string `json:"log,omitempty"` // the log's id: the hash of its first line
-	Key      string `json:"key,omitempty"` // the public key that signed it last
+	Log      string `json:"log,omitempty"`  // the log's id: the hash of its first line
+	Key      string `json:"key,omitempty"`  // the public key that signed it last
 	Gone     *Head  `json:"gone,omitempty"` // the end of the log before this one, which is gone
-	Revision int64  `json:"-"`             // the keeper's own
+	Revision int64  `json:"-"`              // the keeper's own
 }
 
 // Keeper keeps the end of the chain outside of the log's directory, so that a tail

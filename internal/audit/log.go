@@ -21,10 +21,10 @@ import (
 
 const (
 	segmentBytes = 8 << 20
-	anchorEvery  = 256              // lines; also the most in one write
-	anchorDelay  = time.Minute      // a line is signed this long after it was written
-	maxUnsigned  = 32 * anchorEvery // with more unsigned lines than this, Begin waits for a signature
-	maxBuffer    = 256 << 10        // of lines that are kept for the next write
+	anchorEvery  = 256                    // lines; also the most in one write
+	anchorDelay  = time.Minute            // a line is signed this long after it was written
+	maxUnsigned  = 32 * anchorEvery       // with more unsigned lines than this, Begin waits for a signature
+	maxBuffer    = 256 << 10              // of lines that are kept for the next write
 	endDelay     = 50 * time.Millisecond
 	retryDelay   = time.Second // of outcomes that could not be written
 )
@@ -60,19 +60,26 @@ type Log struct {
 	// signedBy is the key that signed last, in hex; of a log without signatures, the
 	// signer's.
 	signedBy string
-	first   int               // number of the oldest segment that is not pruned
-	gone    *Head             // the end of the log before this one; nil = there was none
+	first    int   // number of the oldest segment that is not pruned
+	gone     *Head // the end of the log before this one; nil = there was none
 
 	anchored   int64     // number of the last line that is signed
 	anchoredAt time.Time // by the clock on the wall; zero = not since the start
 	anchorErr  error     // why the last signature could not be written
+
+	fillSoon chan struct{} // more should be filled, or a file is left
+	stopFill chan struct{}
+	filled   chan struct{} // closed when fill has ended
+	ahead    ahead         // guarded by mu
+	// tail is held by who writes behind what is filled. It is taken before mu.
+	tail sync.Mutex
 
 	pruning   sync.Mutex // serialises Prune and RotateKey
 	successor Signer     // takes over in Open; nil = none
 
 	// The fields below belong to the writer.
 
-	file   *os.File // the last segment
+	file   *os.File // the last segment; changed under mu
 	buf    []byte   // of put, which uses it again
 	seq    int64    // of the last line on disk
 	hash   string   // of the last line on disk
@@ -248,7 +255,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	unsigned := l.anchorErr
 	l.mu.Unlock()
-	return errors.Join(<-it.written, unsigned, l.file.Close())
+	return errors.Join(<-it.written, unsigned, l.endFill(), l.file.Close())
 }
 
 func errClosed() error { return vm.Errorf(vm.Unavailable, "audit", "the log is closed") }
