@@ -21,10 +21,10 @@ import (
 
 const (
 	segmentBytes = 8 << 20
-	anchorEvery  = 256                    // lines; also the most in one write
-	anchorDelay  = time.Minute            // a line is signed this long after it was written
-	maxUnsigned  = 32 * anchorEvery       // with more unsigned lines than this, Begin waits for a signature
-	maxBuffer    = 256 << 10              // of lines that are kept for the next write
+	anchorEvery  = 256              // lines; also the most in one write
+	anchorDelay  = time.Minute      // a line is signed this long after it was written
+	maxUnsigned  = 32 * anchorEvery // with more unsigned lines than this, Begin waits for a signature
+	maxBuffer    = 256 << 10        // of lines that are kept for the next write
 	endDelay     = 50 * time.Millisecond
 	retryDelay   = time.Second // of outcomes that could not be written
 )
