@@ -496,7 +496,8 @@ type AuditReport = vm.AuditReport
 
 // VerifyAudit is the body of POST /v1/audit/verify.
 type VerifyAudit struct {
-	Anchors []vm.Checkpoint `json:"anchors"` // from outside; all are compared
+	Anchors      []vm.Checkpoint `json:"anchors"`                // from outside; all are compared
+	AcceptNewLog bool            `json:"acceptNewLog,omitempty"` // first record that the loss of the log before this one is known
 }
 
 // PruneAudit is the body of POST /v1/audit/prune.

@@ -42,6 +42,7 @@ var sections = []section{
 	{"git", (*bench).git, nil},
 	{"gitsearch", (*bench).gitSearch, nil},
 	{"objects", (*bench).objects, nil},
+	{"audit", (*bench).auditLog, nil},
 	{"net.setup", (*bench).netSetup, nil},
 	{"net.passed", (*bench).netPassed, nil},
 	{"net.intercepted", (*bench).netIntercepted, nil},

@@ -199,6 +199,7 @@ func TestRequests(t *testing.T) {
 		{func() error { return two(c.Config(ctx)) }, seen{"GET", "/v1/config", "", ""}},
 		{func() error { return two(c.Audit(ctx, AuditQuery{VM: "box", Limit: 5, After: 3})) }, seen{"GET", "/v1/audit?after=3&limit=5&vm=box", "", ""}},
 		{func() error { return two(c.AuditVerify(ctx, nil)) }, seen{"POST", "/v1/audit/verify", `{"anchors":null}`, ""}},
+		{func() error { return two(c.AuditAcceptNewLog(ctx, nil)) }, seen{"POST", "/v1/audit/verify", `{"anchors":null,"acceptNewLog":true}`, ""}},
 		{func() error { return two(c.Accounts(ctx)) }, seen{"GET", "/v1/accounts", "", ""}},
 		{func() error { return two(c.CreateAccount(ctx, "ada")) }, seen{"POST", "/v1/accounts", `{"name":"ada"}`, ""}},
 		{func() error { return c.RemoveAccount(ctx, "ada", true) }, seen{"DELETE", "/v1/accounts/ada?force=true", "", ""}},

@@ -67,6 +67,12 @@ func (c *Client) AuditVerify(ctx context.Context, outside []vm.Checkpoint) (api.
 	return do[api.AuditReport](ctx, c, call{method: "POST", path: pathOf("v1", "audit", "verify")}, api.VerifyAudit{Anchors: outside})
 }
 
+// AuditAcceptNewLog records that the loss of the audit log before this one is known, which
+// AuditVerify calls a fault until then, and checks the chain. Admins only.
+func (c *Client) AuditAcceptNewLog(ctx context.Context, outside []vm.Checkpoint) (api.AuditReport, error) {
+	return do[api.AuditReport](ctx, c, call{method: "POST", path: pathOf("v1", "audit", "verify")}, api.VerifyAudit{Anchors: outside, AcceptNewLog: true})
+}
+
 // AuditPrune removes audit records that are older than before, in whole segments. Admins
 // only.
 func (c *Client) AuditPrune(ctx context.Context, before time.Time) (vm.AuditPruned, error) {

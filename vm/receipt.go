@@ -39,6 +39,7 @@ type ReceiptSummary struct {
 	Locked    map[string]string `json:"locked"`    // volumes that were mounted: whether each was locked at the end
 	Refused   int               `json:"refused"`   // actions and connections that were refused
 	Connected int               `json:"connected"` // connections that were allowed
+	Partial   bool              `json:"partial,omitempty"` // records of others about the VM are left out: who asked may not see them
 }
 
 // ReceiptOut is something that left a VM.

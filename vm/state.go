@@ -104,6 +104,9 @@ const (
 	OpConnection     Op = "connection"  // a guest connected to the outside, or tried to
 	OpAuditPrune     Op = "audit-prune" // old audit records are removed
 	OpAuditKey       Op = "audit-key"   // another key signs the audit log
+	OpAuditNote      Op = "audit-note"  // the audit log says something of itself
+	// An administrator knows that the audit log before this one is gone.
+	OpAuditAccept Op = "audit-accept"
 	OpDone           Op = "done"        // the job of a VM ends
 	OpStorage        Op = "storage"     // the use of the disk is read
 	OpPrune          Op = "prune"       // disk space is freed

@@ -72,6 +72,7 @@ func TestRights(t *testing.T) {
 	refused("list another's keys", vm.Denied, err)
 	_, err = r.AuditVerify(ctx, own, nil)
 	refused("verify the audit chain", vm.Denied, err)
+	refused("accept a new audit log", vm.Denied, r.AuditAccept(ctx, own))
 	refused("remove an account", vm.Denied, r.RemoveAccount(ctx, own, own.Actor.Account, true))
 	_, _, err = r.RotateKey(ctx, own, last)
 	refused("rotate another's key", vm.NotFound, err)

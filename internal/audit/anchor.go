@@ -21,6 +21,10 @@ import (
 
 const anchorsFile = "anchors.jsonl"
 
+// anchorGap is the least time between two signatures, unless very many lines are unsigned:
+// a signature makes the disk busy, and covers all lines before it.
+const anchorGap = 500 * time.Millisecond
+
 // point is a state of the log that can be signed.
 type point struct {
 	Head
@@ -33,7 +37,30 @@ func parseCheckpoint(raw []byte) (vm.Checkpoint, error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return c, fmt.Errorf("a signature cannot be read: %w", err)
 	}
-	return c, nil
+	return c, wellFormed(c)
+}
+
+// wellFormed refuses a checkpoint of a version that nobody signs, and one with parts that
+// its signature does not cover.
+func wellFormed(c vm.Checkpoint) error {
+	switch {
+	case c.Seq <= 0 || !isDigest(c.Hash):
+	case c.Version == 0 && c.Log+c.Root+c.Key+c.Next == "":
+		return nil
+	case c.Version == 2 && isDigest(c.Log) && isDigest(c.Root) && isDigest(c.Key) && (c.Next == "" || isDigest(c.Next)):
+		return nil
+	}
+	return fmt.Errorf("the signature of record %d has not the form of version %d", c.Seq, c.Version)
+}
+
+// isDigest reports whether s is 32 bytes in lower-case hex, as digests and keys are.
+func isDigest(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return len(s) == hashLen
 }
 
 // lastCheckpoint reads the newest signature; the zero one when there is none. It cuts
@@ -67,8 +94,9 @@ func cutEnd(name string, n int64) error {
 }
 
 // chooseSigner takes the signer that the log continues with, and checks that the last
-// signature allows it. The key in the directory hands over to another signer once.
-func (l *Log) chooseSigner(last vm.Checkpoint, other Signer) error {
+// signature allows it. The key in the directory hands over to another signer once. known is
+// what the record store has of the log.
+func (l *Log) chooseSigner(last vm.Checkpoint, other Signer, known Head) error {
 	var own Signer
 	key, err := ownKey(l.dir, last)
 	switch {
@@ -84,24 +112,52 @@ func (l *Log) chooseSigner(last vm.Checkpoint, other Signer) error {
 		l.signer = other
 	}
 	now := l.signer.Public()
+	l.signedBy = hex.EncodeToString(now)
 	switch {
 	case last.Seq == 0:
 	case last.Next != "":
-		if last.Next != hex.EncodeToString(now) {
+		if last.Next != l.signedBy {
 			return foreignKey(last, now)
 		}
 		if key, err := vm.ParseSigningKey(last.Key); err != nil || !last.Signed(key) {
 			return corrupt(l.dir, "the signature of record %d is wrong", last.Seq)
 		}
+		l.signedBy, l.heir = last.Key, true
+		return l.inherits(last, known)
 	case last.Signed(now):
 	case other != nil && own != nil && last.Signed(own.Public()):
 		l.signer, l.successor = own, other // see Open
+		if l.signedBy = hex.EncodeToString(own.Public()); known.Key != "" && known.Key != l.signedBy {
+			return swapped(l.signedBy, known.Key)
+		}
 	case last.Key != "" && last.Key != hex.EncodeToString(now):
 		return foreignKey(last, now)
 	default:
 		return corrupt(l.dir, "the signature of record %d is wrong", last.Seq)
 	}
 	return nil
+}
+
+// inherits checks that the key that handed over to the present one was the log's: anybody
+// can make a key and let it hand over. The record store knows it; without one, it is the
+// key that is published beside the log until the next one has signed.
+func (l *Log) inherits(last vm.Checkpoint, known Head) error {
+	want := known.Key
+	if want == "" {
+		var err error
+		if want, err = keyBeside(l.dir); err != nil {
+			return err
+		}
+	}
+	if want == last.Key || known.Key != "" && want == last.Next {
+		return nil
+	}
+	return swapped(last.Key, want)
+}
+
+func swapped(signed, want string) error {
+	return vm.Errorf(vm.Corrupt, publicFile, "the audit log was handed over by the key %s, but it was signed by %s: its key was swapped", fingerprint(signed), fingerprint(want)).
+		WithCode(CodeKey).WithHint("copy the audit directory as evidence, then restore it from a backup")
 }
 
 func foreignKey(last vm.Checkpoint, now ed25519.PublicKey) error {
@@ -123,23 +179,39 @@ func foreignKey(last vm.Checkpoint, now ed25519.PublicKey) error {
 // unsigned. It ends after the writer, with a last signature.
 func (l *Log) notary(lifetime context.Context) {
 	defer close(l.signed)
-	timer := time.NewTimer(anchorDelay)
+	timer, soon := time.NewTimer(anchorDelay), time.NewTimer(0)
 	defer timer.Stop()
+	defer soon.Stop()
+	var last time.Time
 	for over := false; !over; {
 		var asked signing
 		select {
 		case <-l.signSoon:
+			if wait := anchorGap - time.Since(last); wait > 0 && !l.urge() {
+				soon.Reset(wait)
+				continue
+			}
+		case <-soon.C:
 		case asked = <-l.signNow:
 		case <-timer.C:
 			timer.Reset(anchorDelay)
 		case <-l.done:
 			over = true
 		}
+		last = time.Now()
 		err := l.anchor(lifetime, asked.next)
 		if asked.answer != nil {
 			asked.answer <- err
 		}
 	}
+}
+
+// urge reports whether so many lines are unsigned that the next signature cannot wait. A
+// signer that fails is not urged.
+func (l *Log) urge() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.point.Seq-l.anchored >= maxUnsigned/2 && l.anchorErr == nil
 }
 
 // signing asks the notary for a signature.
@@ -162,14 +234,14 @@ func (l *Log) signHead(next ed25519.PublicKey) error {
 // anchor signs the chain's end, unless it is signed.
 func (l *Log) anchor(lifetime context.Context, next ed25519.PublicKey) (err error) {
 	l.mu.Lock()
-	p, anchored, signer, handed := l.point, l.anchored, l.signer, l.handed
+	p, anchored, signer, handed, heir := l.point, l.anchored, l.signer, l.handed, l.heir
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
 		l.anchorErr = err
 		l.mu.Unlock()
 	}()
-	if p.Seq == 0 || p.Seq == anchored && next == nil {
+	if p.Seq == 0 || p.Seq == anchored && next == nil && !heir {
 		return nil
 	}
 	if handed != nil {
@@ -184,9 +256,12 @@ func (l *Log) anchor(lifetime context.Context, next ed25519.PublicKey) (err erro
 		return err
 	}
 	l.mu.Lock()
-	l.anchored = c.Seq
+	l.anchored, l.anchoredAt, l.signedBy, l.heir = c.Seq, c.Time, c.Key, false
 	l.mu.Unlock()
 	l.tell(c)
+	if heir {
+		return publish(l.dir, signer.Public())
+	}
 	return nil
 }
 

@@ -112,11 +112,11 @@ func TestCutWithItsAnchors(t *testing.T) {
 	begin(t, l, vm.OpExec, "evil")
 	mustClose(t, l)
 	list, err := ReadCheckpoints(file)
-	if err != nil || len(list) != 2 {
-		t.Fatalf("the file of anchors has %d checkpoints (%v), want 2", len(list), err)
+	if err != nil || len(list) < 2 || list[len(list)-1].Seq != 6 {
+		t.Fatalf("the file of anchors has the checkpoints %+v (%v), want one of record 6 and others", list, err)
 	}
-	if r := verified(t, dir, "", list...); r.Outside != 2 {
-		t.Errorf("%d anchors were compared, want 2", r.Outside)
+	if r := verified(t, dir, "", list...); r.Outside != len(list) {
+		t.Errorf("%d anchors were compared, want %d", r.Outside, len(list))
 	}
 	verified(t, old, "")
 	broken(t, old, CodeCut, "record 6 was anchored outside, but the last one is 5", Head{}, list...)
@@ -157,9 +157,7 @@ func TestForeignChain(t *testing.T) {
 	if r, err := Verify(dirs[1], string(key), Head{}); err != nil || r.Code != CodeForeign {
 		t.Errorf("with another server's key, the log verifies as %+v (%v), want the code %s", r, err, CodeForeign)
 	}
-	other := mustOpen(t, dirs[1])
-	defer mustClose(t, other)
-	if err := other.Keep(t.Context(), &shelf{head: heads[0]}, quiet); vm.KindOf(err) != vm.Corrupt || !strings.Contains(err.Error(), "another server") {
+	if err := opening(t, dirs[1], &shelf{head: heads[0]}); vm.KindOf(err) != vm.Corrupt || !strings.Contains(err.Error(), "another server") {
 		t.Errorf("a server that knows another log opens this one with %v, want another server's", err)
 	}
 }
@@ -451,7 +449,7 @@ func TestClockSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, l)
-	if r := verified(t, dir, ""); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "record 2: the clock was set back by 3h0m") {
+	if r := verified(t, dir, ""); len(r.Notes) != 2 || !strings.Contains(r.Notes[0], "record 2: the clock was set back by 3h0m") {
 		t.Errorf("the notes of a log with a clock set back are %q, want that", r.Notes)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,19 +48,12 @@ func (s *shelf) fail(err error) {
 	s.err = err
 }
 
-var quiet = slog.New(slog.DiscardHandler)
-
 // acted opens a log, records so many actions and closes it. k may be nil.
 func acted(t *testing.T, dir string, k Keeper, n int) {
 	t.Helper()
-	l, err := Open(t.Context(), dir, Options{})
+	l, err := Open(t.Context(), dir, Options{Keeper: k})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if k != nil {
-		if err := l.Keep(t.Context(), k, quiet); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for range n {
 		id, err := l.Begin(t.Context(), Entry{Op: vm.OpExec, Subject: "true"})
@@ -102,12 +95,11 @@ func cutTo(t *testing.T, dir string, lines int) {
 // opening opens a log and compares it with what was kept.
 func opening(t *testing.T, dir string, k Keeper) error {
 	t.Helper()
-	l, err := Open(t.Context(), dir, Options{})
+	l, err := Open(t.Context(), dir, Options{Keeper: k})
 	if err != nil {
-		t.Fatalf("the log by itself: %v", err)
+		return err
 	}
-	err = l.Keep(t.Context(), k, quiet)
-	return errors.Join(err, l.Close())
+	return l.Close()
 }
 
 // TestCutTail: a tail that was cut off with its signatures, or written again
@@ -193,8 +185,58 @@ func TestLogIsGone(t *testing.T) {
 	if !strings.Contains(string(line), "ended with record 20, hash "+was.Hash) {
 		t.Errorf("the first line: %s", line)
 	}
-	if r, err := Verify(dir, "", k.head); err != nil || r.Problem != "" || k.head.Seq != 7 {
-		t.Errorf("%+v, %v, kept %d", r, err, k.head.Seq)
+	if k.head.Seq != 7 || k.head.Gone == nil || k.head.Gone.Hash != was.Hash {
+		t.Errorf("the record store has %+v, want record 7 and the end of the log before", k.head)
+	}
+	broken(t, dir, CodeCut, "record 1: a new log: the one before it ended with record 20, hash "+was.Hash, k.head)
+	broken(t, dir, CodeCut, "record 1: a new log", Head{})
+	l, err := Open(t.Context(), dir, Options{Keeper: k})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := list(t, l, Filter{Op: vm.OpAuditNote}); len(got) != 1 || got[0].Seq != 1 || !strings.Contains(got[0].Subject, "a new log") {
+		t.Errorf("the notes of the log are %+v, want the first record", got)
+	}
+	if got := list(t, l, Filter{}); len(got) != 4 || got[3].Seq != 1 {
+		t.Errorf("the log lists %+v, want three actions and the note", got)
+	}
+	if got := list(t, l, Filter{Account: "one"}); len(got) != 0 {
+		t.Errorf("an account lists %+v, want no notes of the log", got)
+	}
+	if _, err := l.Accept(t.Context(), Entry{Actor: vm.Actor{Account: "one"}}); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, l)
+	if r, err := Verify(dir, "", k.head); err != nil || r.Problem != "" || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "record 8 accepts that") {
+		t.Errorf("accepted, the new log verifies as %+v (%v), want a note of it", r, err)
+	}
+	if k.head.Gone == nil || k.head.Gone.Hash != was.Hash {
+		t.Errorf("the record store has %+v, want the end of the log before", k.head)
+	}
+	l = mustOpen(t, t.TempDir())
+	defer mustClose(t, l)
+	if _, err := l.Accept(t.Context(), Entry{}); vm.KindOf(err) != vm.NotFound {
+		t.Errorf("a log that replaced no other is accepted with %v, want not found", err)
+	}
+}
+
+// TestNotes: what a log says of itself is in the report of a verification, without the
+// starts of segments, and not more than some of it.
+func TestNotes(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpenSized(t, dir, 2<<10)
+	for i := range maxNotes + 5 {
+		if err := l.note(fmt.Sprintf("note %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, l)
+	if found, err := segments(dir); err != nil || len(found) < 2 {
+		t.Fatalf("the log has segments %v (%v), want at least 2", found, err)
+	}
+	r := verified(t, dir, "")
+	if len(r.Notes) != maxNotes+1 || r.Notes[0] != "record 1: note 0" || r.Notes[maxNotes] != "and 5 notes more" {
+		t.Errorf("the report has the notes %q, want %d and that there are 5 more", r.Notes, maxNotes)
 	}
 }
 
@@ -203,14 +245,11 @@ func TestLogIsGone(t *testing.T) {
 func TestKeepsUp(t *testing.T) {
 	k := &shelf{}
 	k.fail(errors.New("no store"))
-	l, err := Open(t.Context(), t.TempDir(), Options{})
+	l, err := Open(t.Context(), t.TempDir(), Options{Keeper: k})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.Keep(t.Context(), k, quiet); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := l.Begin(t.Context(), Entry{Op: vm.OpExec}); err != nil {
 		t.Fatalf("while the end cannot be kept: %v", err)
 	}

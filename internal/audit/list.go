@@ -33,7 +33,7 @@ func (f Filter) takes(raw []byte) bool {
 			return false
 		}
 	}
-	return f.Op == "" || bytes.Contains(raw, []byte(`"op":"`+f.Op+`"`))
+	return f.Op == "" || bytes.Contains(raw, []byte(`"op":"`+f.Op+`"`)) || f.Op == vm.OpAuditNote && bytes.Contains(raw, []byte(`"phase":"note"`))
 }
 
 func (f Filter) wants(ln *line) bool {
@@ -45,7 +45,7 @@ func (f Filter) wants(ln *line) bool {
 // errOlder ends a list: what follows is older than its filter asks for.
 var errOlder = errors.New("older")
 
-// List returns records, newest first. It reads the files from their end, up to all
+// List returns records, newest first, with the notes of the log itself. It reads the files from their end, up to all
 // of them. Kinds: Corrupt, Internal.
 func (l *Log) List(f Filter) ([]Record, error) {
 	if f.Limit <= 0 {
@@ -73,6 +73,9 @@ func (l *Log) List(f Filter) ([]Record, error) {
 			}
 			if n < segment && ln.Time.Before(f.Since.Add(-clockSlack)) && ln.Phase != End {
 				return errOlder
+			}
+			if ln.Phase == Note && ln.Subject != newSegment {
+				ln.Phase, ln.Op, ln.Outcome = Begin, vm.OpAuditNote, "ok" // listed like an action
 			}
 			switch {
 			case ln.Phase == End:

@@ -56,17 +56,30 @@ type Log struct {
 	point   point // the last line that is on disk
 	signer  Signer
 	handed  ed25519.PublicKey // the key that signs from now on, if it is not the signer's
-	first   int               // number of the oldest segment that is not pruned
+	heir    bool              // the signer's key was handed the log, and has not signed yet
+	// signedBy is the key that signed last, in hex; of a log without signatures, the
+	// signer's.
+	signedBy string
+	first    int   // number of the oldest segment that is not pruned
+	gone     *Head // the end of the log before this one; nil = there was none
 
-	anchored  int64 // number of the last line that is signed
-	anchorErr error // why the last signature could not be written
+	anchored   int64     // number of the last line that is signed
+	anchoredAt time.Time // by the clock on the wall; zero = not since the start
+	anchorErr  error     // why the last signature could not be written
+
+	fillSoon chan struct{} // more should be filled, or a file is left
+	stopFill chan struct{}
+	filled   chan struct{} // closed when fill has ended
+	ahead    ahead         // guarded by mu
+	// tail is held by who writes behind what is filled. It is taken before mu.
+	tail sync.Mutex
 
 	pruning   sync.Mutex // serialises Prune and RotateKey
 	successor Signer     // takes over in Open; nil = none
 
 	// The fields below belong to the writer.
 
-	file   *os.File // the last segment
+	file   *os.File // the last segment; changed under mu
 	buf    []byte   // of put, which uses it again
 	seq    int64    // of the last line on disk
 	hash   string   // of the last line on disk
@@ -242,7 +255,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	unsigned := l.anchorErr
 	l.mu.Unlock()
-	return errors.Join(<-it.written, unsigned, l.file.Close())
+	return errors.Join(<-it.written, unsigned, l.endFill(), l.file.Close())
 }
 
 func errClosed() error { return vm.Errorf(vm.Unavailable, "audit", "the log is closed") }
@@ -257,5 +270,5 @@ func fileError(name string, err error) error {
 
 func corrupt(name, format string, args ...any) error {
 	return vm.Errorf(vm.Corrupt, name, format, args...).
-		WithHint("move the audit directory aside as evidence and start again; this begins a new log")
+		WithHint("restore the audit directory from a backup; or move it aside as evidence and start again, which begins a new log, and record that with `warren audit verify --accept-new-log`")
 }

@@ -4,11 +4,13 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 
@@ -21,6 +23,7 @@ import (
 type Options struct {
 	Signer  Signer       // of checkpoints; nil = a key in the directory
 	Outside []Anchor     // places outside of the directory that get each checkpoint
+	Keeper  Keeper       // has the log's end, which is compared before anything is signed; nil = none
 	Log     *slog.Logger // nil = none
 }
 
@@ -28,8 +31,8 @@ type Options struct {
 // left torn. It reads and checks only the last segment; of a log of an older warren,
 // once, all of them. Only one process at a time: the caller holds the lock of the data
 // directory. The log outlives ctx. Kinds: Corrupt (the last segment does not fit the
-// chain or its signatures, or another key signs it), NoSpace, Internal, and those of the
-// signer.
+// chain, its signatures or what the keeper has, or another key signs it), NoSpace,
+// Internal, and those of the signer and the keeper.
 func Open(ctx context.Context, dir string, o Options) (*Log, error) {
 	return openSized(ctx, dir, o, segmentBytes)
 }
@@ -42,6 +45,7 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 		dir: dir, segmentBytes: segmentBytes, hash: genesis, pending: map[string]*Record{}, log: o.Log,
 		urgent: make(chan struct{}, 1), lazy: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 		signSoon: make(chan struct{}, 1), signNow: make(chan signing), signed: make(chan struct{}),
+		fillSoon: make(chan struct{}, 1), stopFill: make(chan struct{}), filled: make(chan struct{}),
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -50,43 +54,67 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 	if err != nil {
 		return nil, err
 	}
-	if err := l.chooseSigner(last, o.Signer); err != nil {
+	var kept Head
+	if o.Keeper != nil {
+		if kept, err = o.Keeper.Load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.chooseSigner(last, o.Signer, kept); err != nil {
 		return nil, err
 	}
 	torn, err := l.load(last)
 	if err != nil {
 		return nil, err
 	}
-	if err := publish(dir, l.signer.Public()); err != nil {
+	if err := l.compare(kept, last); err != nil {
 		return nil, err
+	}
+	l.gone = kept.Gone
+	if !l.heir {
+		if err := publish(dir, l.signer.Public()); err != nil {
+			return nil, err
+		}
 	}
 	if l.file, err = openSegment(dir, l.segment); err != nil {
 		return nil, err
 	}
-	if torn > 0 {
-		if err := l.repair(torn); err != nil {
-			l.file.Close()
-			return nil, err
-		}
+	if err := l.repair(torn); err != nil {
+		l.file.Close()
+		return nil, err
 	}
 	l.point = l.here()
 	lifetime := context.WithoutCancel(ctx) // its goroutines end with Close
+	if l.heir || l.due() {                 // what a crash left unsigned
+		wake(l.signSoon)
+	}
+	go l.fill()
 	go l.write()
 	go l.notary(lifetime)
 	l.startOutside(lifetime, o.Outside)
-	if l.successor != nil {
-		if err := l.handOver(l.successor.Public(), l.successor); err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
+	if o.Keeper != nil {
+		err = l.keep(lifetime, o.Keeper, kept)
+	}
+	if err == nil && l.successor != nil {
+		err = l.handOver(l.successor.Public(), l.successor)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// repair cuts off a torn last line and records that. The action of that line was
-// never allowed to begin.
+// repair cuts off what a crash left behind the lines: zeros that were filled in, and a torn
+// last write, which it records. The actions of that write were never allowed to begin.
 func (l *Log) repair(torn int64) error {
+	if err := dropNext(l.dir); err != nil {
+		return err
+	}
 	if err := l.file.Truncate(l.size); err != nil {
 		return fileError(l.file.Name(), err)
+	}
+	if torn == 0 {
+		return nil
 	}
 	ln, err := newLine(Note, Entry{Subject: fmt.Sprintf("%d bytes of a torn last line were cut off after a crash", torn)})
 	if err != nil {
@@ -186,6 +214,9 @@ func (l *Log) loadSegment(last vm.Checkpoint) (torn int64, err error) {
 	older := map[string]bool{} // open actions that began in earlier segments
 	l.size, torn, err = forward(name, func(raw []byte) error {
 		ln, hash, err := next(raw, l.seq, l.hash)
+		if err != nil && bytes.IndexByte(raw, 0) >= 0 {
+			return errTorn
+		}
 		if err != nil {
 			return corrupt(name, "record %d %w", l.seq+1, err)
 		}
@@ -218,6 +249,9 @@ func (l *Log) loadSegment(last vm.Checkpoint) (torn int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := l.oneWrite(name); err != nil {
+		return 0, err
+	}
 	if l.size == 0 && l.segment > l.first {
 		if err := os.Remove(name); err != nil {
 			return 0, fileError(name, err)
@@ -226,6 +260,33 @@ func (l *Log) loadSegment(last vm.Checkpoint) (torn int64, err error) {
 		return l.loadSegment(last)
 	}
 	return torn, l.findBegun(older)
+}
+
+// oneWrite checks that what comes after the last whole line is not more than one write,
+// which a power cut may leave with zeros in place of some blocks.
+func (l *Log) oneWrite(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fileError(name, err)
+	}
+	defer f.Close()
+	end, err := dataSize(f)
+	if err != nil {
+		return err
+	}
+	lines, buf := 0, make([]byte, 64<<10)
+	for r := io.NewSectionReader(f, l.size, max(end-l.size, 0)); err == nil; {
+		var n int
+		n, err = r.Read(buf)
+		lines += bytes.Count(buf[:n], []byte("\n"))
+	}
+	switch {
+	case !errors.Is(err, io.EOF):
+		return fileError(name, err)
+	case lines > anchorEvery:
+		return corrupt(name, "record %d was changed", l.seq+1)
+	}
+	return nil
 }
 
 // findBegun finds the beginnings of actions in older segments.

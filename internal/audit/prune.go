@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -227,7 +228,8 @@ func (l *Log) RotateKey(to ed25519.PublicKey) (ed25519.PublicKey, error) {
 	return next.Public(), promote(old.name)
 }
 
-// handOver signs the next key, and continues with by if that is not nil.
+// handOver signs the next key, and continues with by if that is not nil: by signs at once,
+// so that the log verifies with the next key, which is then published.
 func (l *Log) handOver(next ed25519.PublicKey, by Signer) error {
 	if l.head().Seq == 0 {
 		if err := l.note("the log begins"); err != nil {
@@ -238,13 +240,17 @@ func (l *Log) handOver(next ed25519.PublicKey, by Signer) error {
 		return err
 	}
 	l.mu.Lock()
-	if by != nil {
-		l.signer = by
-	} else {
+	if by == nil {
 		l.handed = next
+		l.mu.Unlock()
+		return nil
 	}
+	l.signer, l.heir = by, true
 	l.mu.Unlock()
-	return publish(l.dir, next)
+	if err := l.signHead(nil); err != nil { // the handover is done; the notary tries again
+		l.log.Error("the audit log's next key could not sign yet", "err", err)
+	}
+	return nil
 }
 
 // Line is one line of the log with its proof.
@@ -279,7 +285,7 @@ func (l *Log) Prove(most int, pick func(r Record) bool) ([]Line, vm.Checkpoint, 
 		if len(out) == most {
 			return vm.Errorf(vm.Limit, "audit", "the receipt would have more than %d records", most).WithHint("export the records: `warren audit export`")
 		}
-		out = append(out, Line{Seq: ln.Seq, Record: raw, Hash: hash})
+		out = append(out, Line{Seq: ln.Seq, Record: bytes.Clone(raw), Hash: hash})
 		return nil
 	})
 	if err != nil {
@@ -306,7 +312,8 @@ func (l *Log) Prove(most int, pick func(r Record) bool) ([]Line, vm.Checkpoint, 
 	return out, at, nil
 }
 
-// each calls f with every line that is not pruned, up to the number through.
+// each calls f with every line that is not pruned, up to the number through. f may use raw
+// only until it returns.
 func (l *Log) each(through int64, f func(ln *line, hash string, raw []byte) error) error {
 	l.mu.Lock()
 	first, last := l.first, l.segment

@@ -26,6 +26,12 @@ const (
 	Note  Phase = "note"
 )
 
+// What notes say.
+const (
+	newSegment = "a new segment" // the first line of each segment but the first
+	newLog     = "a new log: "   // the first line of a log that took the place of another one
+)
+
 // Entry describes an action before it is taken.
 type Entry struct {
 	Op      vm.Op

@@ -146,9 +146,11 @@ func (t *tail) Write(p []byte) (int, error) {
 // handover that a crash interrupted, it completes it.
 func ownKey(dir string, signs vm.Checkpoint) (KeyFile, error) {
 	name := filepath.Join(dir, keyFile)
-	if next, err := ReadKey(name + nextKey); err == nil && hex.EncodeToString(next.Public()) == signs.Next {
-		if err := promote(name); err != nil {
-			return KeyFile{}, err
+	if next, err := ReadKey(name + nextKey); err == nil {
+		if key := hex.EncodeToString(next.Public()); key == signs.Next || key == signs.Key {
+			if err := promote(name); err != nil {
+				return KeyFile{}, err
+			}
 		}
 	}
 	key, err := ReadKey(name)

@@ -10,10 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,10 +23,10 @@ import (
 type Report struct {
 	Records  int64    // lines that fit the chain, with the pruned ones
 	Pruned   int64    // lines of which only the hashes are left
-	Anchored int64    // number of the last line that a signature covers
+	Anchored int64    // number of the last line that a signature by an expected key covers
 	Outside  int      // checkpoints from outside that were compared
 	Log      string   // the log's id
-	Key      string   // public key that signs now, hex
+	Key      string   // public key that signed last, hex
 	Root     string   // of the tree over all records
 	Problem  string   // the first fault and its place; "" = none
 	Code     string   // of the problem
@@ -60,7 +57,10 @@ const (
 	// clockSlack is how far the time of a record may lie before that of an earlier one:
 	// outcomes wait for the disk.
 	clockSlack = time.Minute
-	maxNotes   = 20
+	// signLate is the age of an unsigned line, beside the newest one, at which a signature
+	// is missing. A log signs a minute after a line at the latest, unless its signer fails.
+	signLate = 5 * time.Minute
+	maxNotes = 20
 )
 
 // errFound ends a walk: the report names the fault.
@@ -68,12 +68,15 @@ var errFound = errors.New("found")
 
 // Verify checks the whole chain and its signatures in dir; the log may be open. public is
 // the public key to check against, in hex or as a fingerprint, the present one or an
-// earlier one; "" = the one in dir, which proves nothing against an attacker who can
-// replace it. A broken chain is reported, not returned as an error. It cannot detect lines
-// that were cut off after the last signature, at most a minute's worth, nor lines that
-// were cut off together with their signatures. With kept, which is what a Keeper had
-// before the call, it misses only lines that were cut off after that, at most a second's
-// worth. outside are checkpoints that were kept elsewhere: all of them are compared.
+// earlier one; "" = that of kept, or else the one in dir, which proves nothing against an
+// attacker who can replace it. Only signatures by that key, and by those to which it
+// handed over, count. Lines after the last signature are noted, and are a fault when they
+// should be signed by their age. A broken chain is reported, not returned as an error. It
+// cannot detect lines that were cut off after the last signature, at most a minute's
+// worth, nor lines that were cut off together with their signatures. With kept, which is
+// what a Keeper had before the call, it misses only lines that were cut off after that, at
+// most a second's worth. outside are checkpoints that were kept elsewhere: all of them are
+// compared.
 func Verify(dir, public string, kept Head, outside ...vm.Checkpoint) (Report, error) {
 	if err := checkPublic(public); err != nil {
 		return Report{}, err
@@ -89,7 +92,12 @@ func Verify(dir, public string, kept Head, outside ...vm.Checkpoint) (Report, er
 	if errors.Is(err, errFound) {
 		err = nil
 	}
-	v.Fix = fixes[v.Code]
+	if v.Fix == "" {
+		v.Fix = fixes[v.Code]
+	}
+	if v.unsaid > 0 {
+		v.Notes = append(v.Notes, fmt.Sprintf("and %d notes more", v.unsaid))
+	}
 	if v.Records > 0 {
 		root := v.tree.Root()
 		v.Log, v.Root = v.first, hex.EncodeToString(root[:])
@@ -105,18 +113,26 @@ type verifier struct {
 	tree   merkle.Tree
 	points []checked // what is compared with the chain, by number
 	at     int       // the next of points
-	last   int64     // the highest number that was signed
-	keys   []string  // that have signed, in order
+	last   int64     // the highest number in the signatures
+	signed int64     // number of the last line that any signature covers
+	keys   []string  // that could sign, in order
 	kept   Head
 	newest time.Time
 	prunes map[int64]string // roots by number, from the records of prunings
 	ends   map[int64]string // roots by number, at the ends of segments
+
+	trusted int       // index in keys: signatures by this key and those after it count
+	waits   time.Time // of the oldest line that is not signed yet; zero = all are
+	fresh   string    // what the first line says of the log before this one; "" = nothing
+	known   int64     // number of the line by which an administrator accepted that; 0 = none
+	unsaid  int       // notes beyond maxNotes
 }
 
 // checked is a digest that the chain must have.
 type checked struct {
 	vm.Checkpoint
-	by string // who says so
+	by  string // who says so
+	key int    // of a signature: index in keys
 }
 
 func (v *verifier) found(code, format string, args ...any) error {
@@ -125,95 +141,11 @@ func (v *verifier) found(code, format string, args ...any) error {
 }
 
 func (v *verifier) note(format string, args ...any) {
-	if len(v.Notes) < maxNotes {
-		v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
+	if len(v.Notes) == maxNotes {
+		v.unsaid++
+		return
 	}
-}
-
-// signatures reads the signatures of the log and checks each with the key that was in
-// force. They are read before the lines, of which an open log gets more.
-func (v *verifier) signatures(dir, public string) error {
-	var list []vm.Checkpoint
-	_, _, err := forward(filepath.Join(dir, anchorsFile), func(raw []byte) error {
-		c, err := parseCheckpoint(raw)
-		if err != nil {
-			return v.found(CodeChanged, "%s", err)
-		}
-		list = append(list, c)
-		return nil
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	beside, err := keyBeside(dir)
-	if err != nil && public == "" {
-		return err
-	}
-	now := beside
-	if i := slices.IndexFunc(list, func(c vm.Checkpoint) bool { return c.Version > 0 }); i >= 0 {
-		now = list[i].Key // older signatures do not name their key
-	} else if key, err := vm.ParseSigningKey(public); err == nil {
-		now = hex.EncodeToString(key)
-	}
-	v.keys = []string{now}
-	for _, c := range list {
-		if err := v.signature(c, &now); err != nil {
-			return err
-		}
-	}
-	v.Key = now
-	switch {
-	case public == "" && beside != now:
-		return v.found(CodeKey, "the public key beside the log, %s, is not the one that signs it, %s: one of the two was swapped", fingerprint(beside), fingerprint(now))
-	case public != "" && !slices.ContainsFunc(v.keys, func(k string) bool { return vm.SameKey(k, public) }):
-		return v.found(CodeForeign, "the log is signed by %s, not by the key that was given: it belongs to another server, or its key was swapped", fingerprint(now))
-	case v.kept.Key != "" && !slices.Contains(v.keys, v.kept.Key):
-		return v.found(CodeKey, "the log is signed by %s, but the record store knows %s: its key was swapped", fingerprint(now), fingerprint(v.kept.Key))
-	}
-	return nil
-}
-
-// signature checks the next signature of the log. now is the key in force.
-func (v *verifier) signature(c vm.Checkpoint, now *string) error {
-	key, err := vm.ParseSigningKey(*now)
-	switch {
-	case err != nil:
-		return v.found(CodeKey, "the key that signed record %d is no public key", c.Seq)
-	case c.Version > 0 && c.Key != *now:
-		return v.found(CodeKey, "record %d is signed by the key %s, when only %s could sign", c.Seq, fingerprint(c.Key), fingerprint(*now))
-	case !c.Signed(key):
-		return v.found(CodeChanged, "the signature of record %d is wrong", c.Seq)
-	case c.Seq < v.last:
-		return v.found(CodeChanged, "the signature of record %d comes after that of record %d: signatures were moved", c.Seq, v.last)
-	}
-	v.points = append(v.points, checked{c, "signed"})
-	if v.last = c.Seq; c.Next != "" {
-		*now = c.Next
-		v.keys = append(v.keys, c.Next)
-	}
-	return nil
-}
-
-// compared adds the checkpoints from outside. Their keys must have signed this log.
-func (v *verifier) compared(outside []vm.Checkpoint) error {
-	for _, c := range outside {
-		if c.Version == 0 {
-			c.Key = v.keys[0]
-		}
-		key, err := vm.ParseSigningKey(c.Key)
-		if err != nil || !c.Signed(key) {
-			return v.found(CodeChanged, "the anchor of record %d has a wrong signature: the anchor itself was changed", c.Seq)
-		}
-		if !slices.Contains(v.keys, c.Key) {
-			return v.found(CodeForeign, "the anchor of record %d is signed by %s, which never signed this log: it belongs to another server, or the key was swapped", c.Seq, fingerprint(c.Key))
-		}
-		v.points = append(v.points, checked{c, "anchored outside"})
-	}
-	if v.kept.Seq > 0 {
-		v.points = append(v.points, checked{vm.Checkpoint{Seq: v.kept.Seq, Hash: v.kept.Hash, Log: v.kept.Log}, "known to the record store"})
-	}
-	slices.SortStableFunc(v.points, func(a, b checked) int { return int(min(max(a.Seq-b.Seq, -1), 1)) })
-	return nil
+	v.Notes = append(v.Notes, fmt.Sprintf(format, args...))
 }
 
 func (v *verifier) walk(dir string) error {
@@ -230,6 +162,9 @@ func (v *verifier) walk(dir string) error {
 			return v.found(CodeChanged, "%s: the segment is missing, record %d was to be in it", segmentName(numbers[0]+i), v.Records+1)
 		}
 		_, torn, err := forward(filepath.Join(dir, segmentName(n)), func(raw []byte) error { return v.line(n, raw) })
+		if errors.Is(err, errLong) {
+			return v.found(CodeChanged, "%s: record %d %s", segmentName(n), v.Records+1, errLong)
+		}
 		if err != nil {
 			return err
 		}
@@ -242,10 +177,44 @@ func (v *verifier) walk(dir string) error {
 		p := v.points[len(v.points)-1]
 		return v.found(CodeCut, "the tail is cut: record %d was %s, but the last one is %d", p.Seq, p.by, v.Records)
 	}
-	if v.Records-v.Anchored > maxGap {
-		return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, v.Records)
+	if err := v.unsigned(); err != nil {
+		return err
 	}
-	return v.authorised()
+	if err := v.authorised(); err != nil {
+		return err
+	}
+	return v.begun()
+}
+
+// begun looks at a log that took the place of another one: that one's records are gone, and
+// an administrator must say that this is known.
+func (v *verifier) begun() error {
+	switch {
+	case v.fresh == "":
+		return nil
+	case v.known > 0 && v.known <= v.Anchored:
+		v.Notes = append([]string{fmt.Sprintf("record 1: %s; record %d accepts that", v.fresh, v.known)}, v.Notes...)
+		return nil
+	}
+	v.Fix = "find out who removed it, or restore it from a backup; if its loss is known, `warren audit verify --accept-new-log` records that"
+	return v.found(CodeCut, "record 1: %s", v.fresh)
+}
+
+// unsigned looks at the lines that no signature by an expected key covers.
+func (v *verifier) unsigned() error {
+	switch {
+	case v.Records > 0 && v.Anchored == 0:
+		return v.found(CodeKey, "none of the %d records is signed by %s: signatures were removed, or the log is a forgery", v.Records, fingerprint(v.keys[v.trusted]))
+	case v.Records-v.Anchored > maxGap:
+		return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, v.Records)
+	case v.Records == v.Anchored:
+		return nil
+	}
+	if late := v.newest.Sub(v.waits); late > signLate {
+		return v.found(CodeKey, "records %d to %d are not signed, although the last of them is %s younger than the first: signatures were removed, or the signer failed for that long", v.Anchored+1, v.Records, late.Round(time.Second))
+	}
+	v.note("records %d to %d are not signed", v.Anchored+1, v.Records)
+	return nil
 }
 
 // pruned walks the hashes that pruned segments left.
@@ -312,30 +281,51 @@ func (v *verifier) line(segment int, raw []byte) error {
 	if err := follows(h.seq, string(h.prev), v.Records, v.hash); err != nil {
 		return v.found(CodeChanged, "%s: record %d %s", segmentName(segment), v.Records+1, err)
 	}
+	at := h.time // for the age of an unsigned line
 	if back := v.newest.Sub(h.time); back > clockSlack {
 		v.note("record %d: the clock was set back by %s", h.seq, back.Round(time.Second))
-		v.newest = h.time
+		at, v.newest = v.newest, h.time
 	} else if h.time.After(v.newest) {
 		v.newest = h.time
+	}
+	if v.waits.IsZero() || at.Before(v.waits) {
+		v.waits = at
 	}
 	if err := v.next(segmentName(segment), h.seq, sum); err != nil {
 		return err
 	}
-	if bytes.Contains(record, []byte(`"op":"`+vm.OpAuditPrune+`"`)) {
-		v.pruning(raw)
+	for _, s := range ofItself {
+		if bytes.Contains(record, []byte(s)) {
+			v.ofItself(raw)
+			break
+		}
 	}
 	return nil
 }
 
-// pruning remembers the record of a pruning and the roots that it may name.
-func (v *verifier) pruning(raw []byte) {
+// ofItself are the marks of lines that are about the log: they may occur elsewhere, too.
+var ofItself = []string{`"phase":"note"`, `"op":"` + string(vm.OpAuditPrune) + `"`, `"op":"` + string(vm.OpAuditAccept) + `"`}
+
+// ofItself remembers what a line says of the log: a note, the record of a pruning with the
+// roots that it may name, or that a new log is accepted.
+func (v *verifier) ofItself(raw []byte) {
 	ln, _, err := parse(raw)
 	var d struct {
 		Through int64  `json:"through"`
 		Root    string `json:"root"`
+		Before  string `json:"before"`
 	}
-	if err == nil && ln.Op == vm.OpAuditPrune && ln.Phase == Begin && json.Unmarshal(ln.Detail, &d) == nil {
+	switch {
+	case err != nil:
+	case ln.Phase == Note && ln.Seq == 1 && strings.HasPrefix(ln.Subject, newLog):
+		v.fresh = ln.Subject
+	case ln.Phase == Note && ln.Subject != newSegment:
+		v.note("record %d: %s", ln.Seq, ln.Subject)
+	case ln.Phase != Begin:
+	case ln.Op == vm.OpAuditPrune && json.Unmarshal(ln.Detail, &d) == nil:
 		v.prunes[d.Through] = d.Root
+	case ln.Op == vm.OpAuditAccept && json.Unmarshal(ln.Detail, &d) == nil && v.fresh != "" && d.Before == v.fresh && v.known == 0:
+		v.known = ln.Seq
 	}
 }
 
@@ -361,10 +351,15 @@ func (v *verifier) next(name string, seq int64, sum [sha256.Size]byte) error {
 		}
 		switch p.by {
 		case "signed":
-			if seq-v.Anchored > maxGap {
-				return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.Anchored+1, seq-1)
+			if seq-v.signed > maxGap {
+				return v.found(CodeKey, "records %d to %d are not signed: signatures were removed", v.signed+1, seq-1)
 			}
-			v.Anchored = seq
+			if late := p.Time.Sub(v.waits); late > signLate && !v.waits.IsZero() {
+				v.note("records %d to %d were signed %s late: the signer failed, or the server was down", v.signed+1, seq, late.Round(time.Second))
+			}
+			if v.signed, v.waits = seq, (time.Time{}); p.key >= v.trusted {
+				v.Anchored = seq
+			}
 		case "anchored outside":
 			v.Report.Outside++
 		}
@@ -403,40 +398,4 @@ func headOf(record []byte) (h head, ok bool) {
 	}
 	h.time, err = time.Parse(time.RFC3339Nano, string(text))
 	return h, err == nil
-}
-
-// Signatures reports whether a file of a log has the signatures of the others. A copy of
-// an open log is made of it first: then no signature is of a line that the copy lacks.
-func Signatures(name string) bool { return name == anchorsFile }
-
-// keyBeside reads the public key in the directory of a log.
-func keyBeside(dir string) (string, error) {
-	name := filepath.Join(dir, publicFile)
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", vm.Errorf(vm.NotFound, name, "there is no public key to verify against").
-			WithHint("give the directory of an audit log, or the public key that you kept")
-	}
-	if err != nil {
-		return "", fileError(name, err)
-	}
-	key, err := vm.ParseSigningKey(string(data))
-	return hex.EncodeToString(key), err
-}
-
-// checkPublic checks the form of a key that a caller gave.
-func checkPublic(public string) error {
-	if public == "" || strings.HasPrefix(public, "SHA256:") {
-		return nil
-	}
-	_, err := vm.ParseSigningKey(public)
-	return err
-}
-
-// fingerprint is the short form of a key in hex.
-func fingerprint(key string) string {
-	if raw, err := vm.ParseSigningKey(key); err == nil {
-		return vm.Fingerprint(raw)
-	}
-	return "no key"
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -144,7 +145,7 @@ func TestTamperingOfHistory(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, anchorsFile)); err != nil {
 				t.Fatal(err)
 			}
-		}, "are not signed: signatures were removed"},
+		}, "signatures were removed, or the log is a forgery"},
 		{"signatures in between removed", func(t *testing.T, dir string) {
 			edit(t, filepath.Join(dir, anchorsFile), editLines(func(l [][]byte) [][]byte { return [][]byte{l[0], l[len(l)-1]} }))
 		}, "are not signed: signatures were removed"},
@@ -172,6 +173,31 @@ func TestTamperingOfHistory(t *testing.T) {
 				t.Errorf("the damaged log's verification gives %+v (%v), want the problem %q", r, err, c.want)
 			}
 		})
+	}
+}
+
+// TestLongLine: a line that is longer than a log writes is a change, whatever reads it, and
+// costs no more memory than a line may have.
+func TestLongLine(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir)
+	begin(t, l, vm.OpExec, "one")
+	mustClose(t, l)
+	long := bytes.Repeat([]byte("x"), 64<<20)
+	for _, name := range []string{segmentName(0), anchorsFile} {
+		changed := copied(t, dir)
+		edit(t, filepath.Join(changed, name), func(b []byte) []byte { return append(b, append(long, '\n')...) })
+		broken(t, changed, CodeChanged, "is longer than 1 MiB", Head{})
+		if _, err := Open(t.Context(), changed, Options{}); vm.KindOf(err) != vm.Corrupt || !strings.Contains(err.Error(), "is longer than 1 MiB") {
+			t.Errorf("with a long line in %s, the log opens with %v, want that", name, err)
+		}
+		var began, ended runtime.MemStats
+		runtime.ReadMemStats(&began)
+		_, err := backward(filepath.Join(changed, name), -1, func([]byte) error { return nil })
+		runtime.ReadMemStats(&ended)
+		if used := ended.TotalAlloc - began.TotalAlloc; !errors.Is(err, errLong) || used > 32<<20 {
+			t.Errorf("%s is read backwards with %v and %d MiB, want that a line is too long, and little memory", name, err, used>>20)
+		}
 	}
 }
 
@@ -218,6 +244,10 @@ func TestForgedAnchors(t *testing.T) {
 func TestVerifyWhileOpen(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpenSized(t, dir, 20<<10)
+	begin(t, l, vm.OpExec, "one")
+	if err := l.Sync(); err != nil { // before the first signature, it is no log of this key
+		t.Fatal(err)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -58,8 +58,8 @@ func (l *Log) flush() (left bool) {
 			return false
 		}
 		size, err := l.store(batch)
-		left, unsigned := l.settle(batch, size, err)
-		if unsigned >= anchorEvery {
+		left, due := l.settle(batch, size, err)
+		if due {
 			wake(l.signSoon)
 		}
 		if left {
@@ -82,15 +82,15 @@ func (l *Log) store(batch []*item) (int64, error) {
 			return l.size, err
 		}
 	}
-	if l.size >= l.segmentBytes {
-		if err := l.rotate(); err != nil {
-			return l.size, err
-		}
-	}
 	lines := make([]*line, 0, len(batch))
 	for _, it := range batch {
 		if !it.sync {
 			lines = append(lines, &it.line)
+		}
+	}
+	if l.size >= l.segmentBytes && len(lines) > 0 {
+		if err := l.rotate(); err != nil {
+			return l.size, err
 		}
 	}
 	return l.put(lines)
@@ -120,12 +120,8 @@ func (l *Log) put(lines []*line) (int64, error) {
 	if l.buf = nil; cap(buf) <= maxBuffer {
 		l.buf = buf
 	}
-	_, err = l.file.WriteAt(buf, l.size)
-	if err == nil {
-		err = l.file.Sync()
-	}
-	if err != nil {
-		if terr := l.file.Truncate(l.size); terr != nil {
+	if err = l.output(buf); err != nil {
+		if terr := l.undo(); terr != nil {
 			l.broken = fileError(l.file.Name(), errors.Join(err, terr))
 		}
 		return l.size, fileError(l.file.Name(), err)
@@ -136,8 +132,8 @@ func (l *Log) put(lines []*line) (int64, error) {
 
 // settle removes a batch from the queue and answers its callers. If the write
 // failed, outcomes stay in the queue, because their actions were done. It reports
-// whether there are any, and how many lines are unsigned.
-func (l *Log) settle(batch []*item, size int64, err error) (left bool, unsigned int64) {
+// whether there are any, and whether a signature is due.
+func (l *Log) settle(batch []*item, size int64, err error) (left, due bool) {
 	l.mu.Lock()
 	l.size = size
 	l.point = l.here()
@@ -163,14 +159,22 @@ func (l *Log) settle(batch []*item, size int64, err error) (left bool, unsigned 
 			l.pending[it.ID] = r
 		}
 	}
-	unsigned = l.seq - l.anchored
+	due = l.due()
 	l.mu.Unlock()
 	for _, it := range batch {
 		if it.written != nil {
 			it.written <- err
 		}
 	}
-	return left, unsigned
+	return left, due
+}
+
+// due reports whether a signature is due: many lines are unsigned, or the last one was made
+// long ago by the clock of the records, which goes on while the host sleeps. The caller
+// holds the lock.
+func (l *Log) due() bool {
+	unsigned := l.seq - l.anchored
+	return unsigned >= anchorEvery || unsigned > 0 && time.Now().Round(0).Sub(l.anchoredAt) > anchorDelay
 }
 
 // here is the state of the chain that is on disk. The writer calls it, and Open before
@@ -185,7 +189,7 @@ func segmentName(n int) string { return fmt.Sprintf("%06d.jsonl", n) }
 // start needs to read only the last segment.
 func (l *Log) rotate() error {
 	l.mu.Lock()
-	head := line{ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: Note, Subject: "a new segment"}
+	head := line{ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: Note, Subject: newSegment}
 	for _, p := range l.tree.Peaks {
 		head.Tree = append(head.Tree, hex.EncodeToString(p[:]))
 	}
@@ -200,30 +204,46 @@ func (l *Log) rotate() error {
 	next := l.segment + 1
 	l.mu.Unlock()
 	slices.Sort(head.Open)
-	f, err := openSegment(l.dir, next)
-	if err != nil {
-		return err
+	f, ready := l.takeNext(next)
+	if !ready {
+		var err error
+		if f, err = openSegment(l.dir, next); err != nil {
+			return err
+		}
+		if err := f.Truncate(0); err != nil { // what an earlier attempt left
+			return errors.Join(fileError(f.Name(), err), f.Close())
+		}
 	}
-	if err := f.Truncate(0); err != nil { // what an earlier attempt left
-		return errors.Join(fileError(f.Name(), err), f.Close())
+	l.mu.Lock()
+	old, oldSize, oldTo, to := l.file, l.size, l.ahead.to, int64(0)
+	if now := time.Now(); now.Sub(l.ahead.begun) > fillQuiet {
+		l.ahead.step, l.ahead.begun = 0, now
+	} else {
+		l.ahead.begun = now
 	}
-	old, oldSize := l.file, l.size
-	l.file = f
-	l.setSize(next, 0)
+	l.mu.Unlock()
+	if ready {
+		to = l.fillEnd()
+	}
+	l.goOn(next, f, 0, to)
 	size, err := l.put([]*line{&head})
 	if err != nil {
-		l.file = old
-		l.setSize(next-1, oldSize)
+		l.goOn(next-1, old, oldSize, oldTo)
 		// A start accepts an empty last segment, and a complete one.
-		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+		return errors.Join(err, f.Close(), os.Remove(l.segmentPath(next)))
 	}
-	l.setSize(next, size)
-	return old.Close()
+	l.mu.Lock()
+	l.size = size
+	l.ahead.left = append(l.ahead.left, left{old, oldSize})
+	l.mu.Unlock()
+	wake(l.fillSoon)
+	return nil
 }
 
-func (l *Log) setSize(segment int, size int64) {
+// goOn makes a file the last segment; its blocks are filled up to an offset.
+func (l *Log) goOn(segment int, f *os.File, size, to int64) {
 	l.mu.Lock()
-	l.segment, l.size = segment, size
+	l.segment, l.file, l.size, l.ahead.to = segment, f, size, to
 	l.mu.Unlock()
 }
 

@@ -445,10 +445,25 @@ func (k *copying) file(ctx context.Context, path, place, kind string) error {
 		return layout.Error(path, err)
 	}
 	defer f.Close()
-	return k.open(ctx, f, place, kind)
+	if filepath.Dir(path) != k.b.cfg.Dir.Audit() {
+		return k.open(ctx, f, place, kind)
+	}
+	size, err := audit.CopySize(f)
+	if err != nil {
+		return err
+	}
+	return k.sized(ctx, f, place, kind, size)
 }
 
 func (k *copying) open(ctx context.Context, f *os.File, place, kind string) error {
+	st, err := f.Stat()
+	if err != nil {
+		return layout.Error(f.Name(), err)
+	}
+	return k.sized(ctx, f, place, kind, st.Size())
+}
+
+func (k *copying) sized(ctx context.Context, f *os.File, place, kind string, size int64) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -456,5 +471,5 @@ func (k *copying) open(ctx context.Context, f *os.File, place, kind string) erro
 	if err != nil {
 		return layout.Error(f.Name(), err)
 	}
-	return k.w.Add(bundle.Entry{Path: place, Kind: kind, Mode: uint32(st.Mode().Perm()), Size: st.Size()}, f)
+	return k.w.Add(bundle.Entry{Path: place, Kind: kind, Mode: uint32(st.Mode().Perm()), Size: size}, f)
 }

@@ -37,6 +37,7 @@ type auditOptions struct {
 	keep    string
 	before  string
 	to      string
+	accept  bool
 }
 
 // filterFlags are the flags that select records.
@@ -188,7 +189,10 @@ func newAuditVerify(a *app) *cobra.Command {
 		Long: `Check the chain of audit records, its signatures and its tree. If it is broken, the exit status is 13.
 
 --anchors compares it with checkpoints that were kept outside: then a tail that was cut together with its signatures
-is seen. --dir checks a copy of an audit directory, without a server.`,
+is seen. --dir checks a copy of an audit directory, without a server.
+
+If the server began a new log because the one before was gone, that is a fault until an administrator gives
+--accept-new-log: a record says who accepted it.`,
 		Example: "  warren audit verify\n  warren audit verify --anchors /mnt/other-disk/warren-anchors.jsonl\n  warren audit verify --dir ./audit --key SHA256:...",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -200,6 +204,7 @@ is seen. --dir checks a copy of an audit directory, without a server.`,
 	f.StringVar(&o.anchors, "anchors", "", "file or https address with checkpoints that were kept outside")
 	f.StringVar(&o.dir, "dir", "", "check this audit directory, without a server")
 	f.StringVar(&o.key, "key", "", "with --dir: public key or fingerprint that must have signed it (default: the one in the directory)")
+	f.BoolVar(&o.accept, "accept-new-log", false, "first record that you know that the log before this one is gone")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -281,6 +286,9 @@ func (a *app) auditVerify(ctx context.Context, o *auditOptions) error {
 }
 
 func (a *app) verifyChain(ctx context.Context, o *auditOptions, outside []vm.Checkpoint) (vm.AuditReport, error) {
+	if o.dir != "" && o.accept {
+		return vm.AuditReport{}, usage("--accept-new-log is for a server, not for --dir").WithHint("warren audit verify --accept-new-log")
+	}
 	if o.dir != "" {
 		if a.local.AuditVerify == nil {
 			return vm.AuditReport{}, notHere("audit verify --dir")
@@ -293,6 +301,9 @@ func (a *app) verifyChain(ctx context.Context, o *auditOptions, outside []vm.Che
 	c, err := a.client()
 	if err != nil {
 		return vm.AuditReport{}, err
+	}
+	if o.accept {
+		return c.AuditAcceptNewLog(ctx, outside)
 	}
 	return c.AuditVerify(ctx, outside)
 }

@@ -68,7 +68,15 @@ func (a *app) receipt(ctx context.Context, ref string, o *receiptOptions) error 
 		return vm.Errorf(vm.Invalid, o.out, "the receipt cannot be written: %w", err)
 	}
 	a.io.printf("%s of %s, signed up to record %d\n", counted(len(r.Lines), "record"), printable(string(r.VM)), r.Checkpoint.Seq)
+	a.partial(r.Summary)
 	return nil
+}
+
+// partial says that a receipt has not all records.
+func (a *app) partial(s vm.ReceiptSummary) {
+	if s.Partial {
+		a.io.printf("note: it is partial: others acted on the VM, too, and only an administrator's receipt has their records\n")
+	}
 }
 
 func newReceiptVerify(a *app) *cobra.Command {
@@ -107,6 +115,7 @@ func (a *app) receiptVerify(name string, o *receiptOptions) error {
 		return a.io.json(r)
 	}
 	a.io.printf("%s of %s, all in the log that was signed\n", counted(r.Records, "record"), printable(string(r.VM)))
+	a.partial(r.Summary)
 	a.io.printf("signed by   %s at %s, up to record %d\n", r.Fingerprint, r.At.Format(time.RFC3339), r.Checkpoint)
 	for _, out := range r.Summary.Out {
 		a.io.printf("%-11s %s %s %s\n", out.Op, printable(out.What), printable(out.To), printable(out.SHA256))

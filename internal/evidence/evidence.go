@@ -93,7 +93,7 @@ func detailOf(x vm.Connection) map[string]any {
 // Receipt makes the signed receipt of a VM, which may be deleted. Kinds NotFound (no
 // record), Limit (too many records), Denied, and those of the signer.
 func (e *Evidence) Receipt(ctx context.Context, c *vm.Call, id vm.ID) (vm.Receipt, error) {
-	lines, at, err := e.cfg.Journal.Proven(ctx, c, id)
+	lines, at, partial, err := e.cfg.Journal.Proven(ctx, c, id)
 	if err != nil {
 		return vm.Receipt{}, err
 	}
@@ -107,7 +107,7 @@ func (e *Evidence) Receipt(ctx context.Context, c *vm.Call, id vm.ID) (vm.Receip
 	if v, ok := e.cfg.VM(id); ok {
 		r.Summary.Name = v.Name
 	}
-	r.Summary.Locked = e.locked(lines)
+	r.Summary.Locked, r.Summary.Partial = e.locked(lines), partial
 	message, err := receipt.Message(r)
 	if err != nil {
 		return r, vm.Errorf(vm.Internal, string(id), "the receipt cannot be signed: %w", err)

@@ -29,6 +29,11 @@ func (s *server) auditVerify(q *request) error {
 	if err := q.decode(&in, maxAnchors); err != nil {
 		return err
 	}
+	if in.AcceptNewLog {
+		if err := s.Journal.AuditAccept(q.Context(), q.call); err != nil {
+			return err
+		}
+	}
 	r, err := s.Journal.AuditVerify(q.Context(), q.call, in.Anchors)
 	if err != nil {
 		return err

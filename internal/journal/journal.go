@@ -30,6 +30,8 @@ type Auditor interface {
 	Record(ctx context.Context, list []vm.AuditEntry) error
 	// Verify checks the whole chain, and checkpoints from outside against it.
 	Verify(ctx context.Context, outside []vm.Checkpoint) (vm.AuditReport, error)
+	// Accept records that the loss of the log before this one is known.
+	Accept(ctx context.Context, by vm.AuditEntry) (receipt string, err error)
 	// Prune removes old records and records that.
 	Prune(ctx context.Context, before time.Time, by vm.AuditEntry) (vm.AuditPruned, error)
 	// RotateKey lets another key sign; "" = a new one. It returns the public key.

@@ -44,6 +44,19 @@ func (j *Journal) AuditVerify(ctx context.Context, c *vm.Call, outside []vm.Chec
 	return j.cfg.Audit.Verify(ctx, outside)
 }
 
+// AuditAccept records that an administrator knows that the audit log before this one is
+// gone: until then a verification calls it a fault. Only an administrator may.
+func (j *Journal) AuditAccept(ctx context.Context, c *vm.Call) error {
+	if err := c.Actor.AdminOnly(); err != nil {
+		return err
+	}
+	receipt, err := j.cfg.Audit.Accept(ctx, vm.AuditEntry{Actor: c.Actor, Request: c.Request})
+	if c.Receipt == "" {
+		c.Receipt = receipt
+	}
+	return err
+}
+
 // AuditPrune removes audit records that are older than before, in whole segments. Only an
 // administrator may.
 func (j *Journal) AuditPrune(ctx context.Context, c *vm.Call, before time.Time) (vm.AuditPruned, error) {
@@ -83,19 +96,28 @@ func (j *Journal) Sign(ctx context.Context, message []byte) (sig []byte, key str
 // mostProven bounds the lines of one receipt.
 const mostProven = 20_000
 
-// Proven returns the records of a VM with proofs against a signed checkpoint, of the
-// caller's account; admins get those of every account. Kind NotFound when there is none.
-func (j *Journal) Proven(ctx context.Context, c *vm.Call, id vm.ID) ([]vm.ReceiptLine, vm.Checkpoint, error) {
+// Proven returns the records of a VM with proofs against a signed checkpoint: all of them
+// for an admin and for the VM's account. Who asks for a VM that is removed, or another
+// account's, gets those of the own account, and partial says whether there are others. Kind
+// NotFound when there is none.
+func (j *Journal) Proven(ctx context.Context, c *vm.Call, id vm.ID) (lines []vm.ReceiptLine, at vm.Checkpoint, partial bool, err error) {
 	if err := c.Actor.OwnerOnly(string(id)); err != nil {
-		return nil, vm.Checkpoint{}, err
+		return nil, vm.Checkpoint{}, false, err
 	}
-	lines, at, err := j.cfg.Audit.Prove(ctx, mostProven, func(r vm.AuditRecord) bool {
-		return r.VM == id && (c.Actor.Admin || r.Actor.Account == c.Actor.Account)
+	all := c.Actor.Admin
+	if j.facts.VM != nil && !all {
+		v, ok := j.facts.VM(id)
+		all = ok && v.Account == c.Actor.Account
+	}
+	lines, at, err = j.cfg.Audit.Prove(ctx, mostProven, func(r vm.AuditRecord) bool {
+		mine := all || r.Actor.Account == c.Actor.Account
+		partial = partial || r.VM == id && !mine
+		return r.VM == id && mine
 	})
 	if err == nil && len(lines) == 0 {
 		err = vm.Errorf(vm.NotFound, string(id), "the audit log has no record of this VM").WithCode("VM_NOT_FOUND", "vmId", string(id)).WithHint("`warren audit ls` lists the ids; old records may be pruned")
 	}
-	return lines, at, err
+	return lines, at, partial, err
 }
 
 // Events streams the events of the caller's account; admins get those of every account.

@@ -237,7 +237,10 @@ var operations = []operation{
 		before: open,
 		do:     func(dir layout.Dir) error { return begin(dir, "proof") },
 		check:  recorded,
-		spare:  map[string]string{"/audit/.tmp2": "the public key is for those who check: see below"},
+		spare: map[string]string{
+			"/audit/.tmp2":         "the public key is for those who check: see below",
+			"/audit/anchors.jsonl": "the record counts without its signature: see below",
+		},
 	},
 	{
 		name: "an action is recorded in a new segment",
@@ -245,19 +248,24 @@ var operations = []operation{
 			if err := open(dir); err != nil {
 				return err
 			}
-			log, err := audit.Open(context.Background(), dir.Audit(), audit.Options{})
-			if err != nil {
-				return err
-			}
-			wide := strings.Repeat("x", 30<<10)
-			for { // until the segment is full; to close the log would begin the next one
-				if st, err := os.Stat(dir.Audit() + "/000000.jsonl"); err != nil || st.Size() >= 8<<20 {
+			wide := audit.Entry{Op: vm.OpExec, Detail: map[string]any{"wide": strings.Repeat("x", 30<<10)}}
+			for n := 1; n > 0; { // the first one, and as many as the segment has place for
+				log, err := audit.Open(context.Background(), dir.Audit(), audit.Options{})
+				for ; err == nil && n > 0; n-- {
+					_, err = log.Begin(context.Background(), wide)
+				}
+				if err == nil {
+					err = log.Close()
+				}
+				st, serr := os.Stat(dir.Audit() + "/000000.jsonl")
+				if err := errors.Join(err, serr); err != nil {
 					return err
 				}
-				if _, err := log.Begin(context.Background(), audit.Entry{Op: vm.OpExec, Detail: map[string]any{"wide": wide}}); err != nil {
-					return err
+				if st.Size() < 1<<20 {
+					n = int((8<<20 - 1) / st.Size())
 				}
 			}
+			return nil
 		},
 		do: func(dir layout.Dir) error { return begin(dir, "proof") },
 		check: func(dir layout.Dir) error {
@@ -266,6 +274,7 @@ var operations = []operation{
 			}
 			return recorded(dir)
 		},
+		spare: map[string]string{"/audit/anchors.jsonl": "the record counts without its signature: see below"},
 	},
 	{
 		name:   "a record is signed",
@@ -509,10 +518,13 @@ func recorded(dir layout.Dir) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	list, err := log.List(audit.Filter{Limit: 1})
-	if err != nil || len(list) != 1 || list[0].Subject != "proof" {
+	list, err := log.List(audit.Filter{Op: vm.OpExec, Limit: 1})
+	if err = errors.Join(err, log.Close()); err != nil || len(list) != 1 || list[0].Subject != "proof" {
 		return fmt.Errorf("the record is gone: %d found, %w", len(list), err)
+	}
+	r, err := audit.Verify(dir.Audit(), "", audit.Head{})
+	if err != nil || r.Problem != "" {
+		return fmt.Errorf("the log does not verify: %+v, %w", r, err)
 	}
 	return nil
 }

@@ -56,8 +56,8 @@ func (e *entry) text(names ...string) string {
 // leaves are the verbs by which something leaves a VM.
 var leaves = []vm.Op{vm.OpRead, vm.OpPublish, vm.OpCommit, vm.OpPush, vm.OpBundle}
 
-// Summarize computes the summary of the lines of a VM. Locked is not in it, because the
-// lines do not say it.
+// Summarize computes the summary of the lines of a VM. Locked and Partial are not in it,
+// because the lines do not say them.
 func Summarize(id vm.ID, lines []vm.ReceiptLine) (vm.ReceiptSummary, error) {
 	s := summary{vm.ReceiptSummary{Out: []vm.ReceiptOut{}, Secrets: []string{}, Networks: []string{}, Policies: map[string]any{}}}
 	begun := map[string]*entry{}
@@ -225,7 +225,7 @@ func checkLines(r vm.Receipt) error {
 	if err != nil {
 		return err
 	}
-	want.Name, want.Locked = r.Summary.Name, r.Summary.Locked // the server's word, which it signed
+	want.Name, want.Locked, want.Partial = r.Summary.Name, r.Summary.Locked, r.Summary.Partial // the server's word, which it signed
 	a, errA := Canonical(want)
 	b, errB := Canonical(r.Summary)
 	if errA != nil || errB != nil || !reflect.DeepEqual(a, b) {

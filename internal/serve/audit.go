@@ -95,6 +95,11 @@ func auditReport(r audit.Report) vm.AuditReport {
 	return out
 }
 
+// Accept records that the loss of the log before this one is known.
+func (a auditor) Accept(ctx context.Context, by vm.AuditEntry) (string, error) {
+	return a.log.Accept(ctx, auditEntry(by))
+}
+
 // Prune removes old segments.
 func (a auditor) Prune(ctx context.Context, before time.Time, by vm.AuditEntry) (vm.AuditPruned, error) {
 	p, err := a.log.Prune(ctx, before, auditEntry(by))

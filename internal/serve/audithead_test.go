@@ -35,14 +35,12 @@ func TestAuditHead(t *testing.T) {
 	head := func() *auditHead { return &auditHead{store.Backend{Store: s}, "here", true} }
 	session := func(n int) vm.AuditReport {
 		t.Helper()
-		l, err := audit.Open(ctx, dir, audit.Options{})
+		h := head()
+		l, err := audit.Open(ctx, dir, audit.Options{Keeper: h})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := auditor{l, dir, head()}
-		if err := l.Keep(ctx, a.head, slog.New(slog.DiscardHandler)); err != nil {
-			t.Fatal(err)
-		}
+		a := auditor{l, dir, h}
 		for range n {
 			if _, err := a.Begin(ctx, vm.AuditEntry{Op: vm.OpExec}); err != nil {
 				t.Fatal(err)

@@ -127,9 +127,10 @@ func (w webhook) Put(ctx context.Context, _ vm.Checkpoint, line []byte) error {
 	return nil
 }
 
-// openAudit opens the audit log with its signer and its anchors.
-func (s *stack) openAudit(ctx context.Context) (err error) {
-	o := audit.Options{Log: s.log}
+// openAudit opens the audit log with its signer and its anchors, and compares its end with
+// the one in the record store.
+func (s *stack) openAudit(ctx context.Context, head audit.Keeper) (err error) {
+	o := audit.Options{Log: s.log, Keeper: head}
 	switch {
 	case s.cfg.AuditKey != "":
 		key, err := audit.ReadKey(s.cfg.AuditKey)

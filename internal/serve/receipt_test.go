@@ -94,6 +94,34 @@ func TestReceipt(t *testing.T) {
 	if _, err := e.Receipt(t.Context(), call(), vm.NewID()); vm.KindOf(err) != vm.NotFound {
 		t.Errorf("the receipt of a VM without records gives %v, want not found", err)
 	}
+	// What others do to the VM is its account's to know, and left out with a word when
+	// nobody knows any more whose it was.
+	admin := &vm.Call{Actor: vm.Actor{Account: "acc-0", Admin: true, Key: "key-0"}}
+	end, err := j.Record(t.Context(), admin, vm.AuditEntry{Op: vm.OpExec, VM: box.ID, Subject: "by an admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end(nil, nil)
+	whole, err := e.Receipt(t.Context(), call(), box.ID)
+	if err != nil || len(whole.Lines) != len(r.Lines)+2 || whole.Summary.Partial {
+		t.Errorf("the owner's receipt has %d lines, partial %v (%v), want %d with those of the admin", len(whole.Lines), whole.Summary.Partial, err, len(r.Lines)+2)
+	}
+	removed := box.ID
+	box.ID = vm.NewID()
+	part, err := e.Receipt(t.Context(), call(), removed)
+	if err != nil || len(part.Lines) != len(r.Lines) || !part.Summary.Partial {
+		t.Errorf("the receipt of the removed VM has %d lines, partial %v (%v), want %d and that it is partial", len(part.Lines), part.Summary.Partial, err, len(r.Lines))
+	}
+	if data, err = json.Marshal(part); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := receipt.Verify(data, part.Key); err != nil || !c.Summary.Partial {
+		t.Errorf("the partial receipt verifies as %+v (%v), want partial", c, err)
+	}
+	second(t, data, part.Key)
+	if all, err := e.Receipt(t.Context(), admin, removed); err != nil || all.Summary.Partial || len(all.Lines) != len(r.Lines)+2 {
+		t.Errorf("the admin's receipt has %d lines, partial %v (%v), want all", len(all.Lines), all.Summary.Partial, err)
+	}
 }
 
 // second checks a receipt with the program that was written from docs/receipts.md.

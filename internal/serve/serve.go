@@ -169,11 +169,8 @@ func (s *stack) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.openAudit(ctx); err != nil {
-		return err
-	}
 	head := &auditHead{store.Backend{Store: s.store}, s.host.ID, unclaimed}
-	if err := s.audit.Keep(ctx, head, s.log); err != nil {
+	if err := s.openAudit(ctx, head); err != nil {
 		return err
 	}
 	if s.events, err = events.Open(s.dir.Events()); err != nil {

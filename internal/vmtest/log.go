@@ -138,6 +138,12 @@ func (a *Audit) Record(ctx context.Context, list []vm.AuditEntry) error {
 	return nil
 }
 
+// Accept implements journal.Auditor; it accepts anything.
+func (a *Audit) Accept(ctx context.Context, by vm.AuditEntry) (string, error) {
+	by.Op = vm.OpAuditAccept
+	return a.Begin(ctx, by)
+}
+
 // Prune implements journal.Auditor; it removes nothing.
 func (a *Audit) Prune(context.Context, time.Time, vm.AuditEntry) (vm.AuditPruned, error) {
 	return vm.AuditPruned{}, nil
