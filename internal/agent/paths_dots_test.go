@@ -63,10 +63,6 @@ func TestPathRulesDots(t *testing.T) {
 		{"a handle that truncates", open(vm.OpenOptions{Write: true, Truncate: true})},
 		{"write", second(g.WriteFile(ctx, "", keys+"/k", vm.WriteOptions{Size: 1}, strings.NewReader("x")))},
 		{"make a directory", g.Mkdir(ctx, "", keys+"/d", 0o755, false)},
-		{"move it away", g.Rename(ctx, "", keys+"/k", dir+"/free/k")},
-		{"move something there", g.Rename(ctx, "", dir+"/free/f", keys+"/f")},
-		{"remove", g.Remove(ctx, "", keys+"/k", false)},
-		{"remove all", g.Remove(ctx, "", keys, true)},
 		{"chmod", g.Chmod(ctx, "", keys+"/k", 0o777)},
 		{"set attributes", g.SetAttr(ctx, "", keys+"/k", vm.FileAttr{Size: &size})},
 		{"a symbolic link", g.Symlink(ctx, "", "x", keys+"/l")},
@@ -78,6 +74,10 @@ func TestPathRulesDots(t *testing.T) {
 		{"placed files", second(g.PlaceFiles(ctx, "", keys, "", "", strings.NewReader(`{"path":"n","new":{"type":"`+treesync.TypeLink+`","target":"x"}}`+"\n"+`{"end":true}`+"\n")))},
 		{"a watch", second(g.Watch(ctx, "", keys, false))},
 		{"a restore", g.Restore(ctx, keys+"/k", bytes.NewReader(nil))},
+		{"move it away", g.Rename(ctx, "", keys+"/k", dir+"/free/k")},
+		{"move something there", g.Rename(ctx, "", dir+"/free/f", keys+"/f")},
+		{"remove", g.Remove(ctx, "", keys+"/k", false)},
+		{"remove all", g.Remove(ctx, "", keys, true)},
 	} {
 		if x.err == nil {
 			t.Errorf("%s by %s succeeds", x.what, keys)
