@@ -80,11 +80,12 @@ var AskRights = []AskRight{AskExec, AskEdit, AskCopyOut, AskPublish, AskCommit, 
 // look at a VM and read its files.
 var ReadOnlyAsks = []AskRight{AskExec, AskEdit, AskPublish, AskCommit}
 
-// AskRightOf returns the right that a verb with an audit record uses; "" = none that may
-// depend on approval.
+// AskRightOf returns the right that a verb uses; "" = none that may depend on approval. A verb
+// with an audit record always needs it. Of OpDial, only a connection to a port that the caller
+// chose does: the preview gateway does not ask.
 func AskRightOf(verb Op) AskRight {
 	switch verb {
-	case OpExec, OpTerminal, OpSignal, OpService, OpSocket:
+	case OpExec, OpTerminal, OpSignal, OpService, OpSocket, OpDial:
 		return AskExec
 	case OpWrite, OpMkdir, OpRename, OpRemove, OpChmod, OpSymlink, OpObjectFetch:
 		return AskEdit

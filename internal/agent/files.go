@@ -21,7 +21,8 @@ import (
 // copySize is the buffer of file streams.
 const copySize = 256 << 10
 
-// abs makes the path of a file absolute.
+// abs makes the path of a file absolute. Under rules it is also made clean: the kernel would enter a
+// link before a "..", so it would use another path than the one that was judged.
 func (a *linuxUser) abs(path string) (string, error) {
 	switch {
 	case path == "":
@@ -29,7 +30,10 @@ func (a *linuxUser) abs(path string) (string, error) {
 	case strings.IndexByte(path, 0) >= 0:
 		return "", badPath(path, "the path holds a NUL byte")
 	}
-	return a.under(path), nil
+	if path = a.under(path); a.rules != nil {
+		path = filepath.Clean(path)
+	}
+	return path, nil
 }
 
 // under returns the absolute path of a path relative to the user's home; "" is
@@ -91,6 +95,15 @@ func info(path string, st fs.FileInfo) vm.FileInfo {
 	return i
 }
 
+// info describes the file at a real path, which the caller has named in another way.
+func (a *linuxUser) info(path, at string, st fs.FileInfo) vm.FileInfo {
+	i := info(at, st)
+	if a.rules != nil {
+		i.Name, i.Path = filepath.Base(path), path
+	}
+	return i
+}
+
 // unixMode returns the permission bits in the kernel's encoding.
 func unixMode(m fs.FileMode) uint32 {
 	u := uint32(m.Perm())
@@ -124,12 +137,13 @@ func (a *Agent) stat(w *answer, r *request) error {
 		if r.flag("follow") {
 			look = os.Stat
 		}
-		if _, err := u.may(path, toSee, r.flag("follow")); err != nil {
+		at, err := u.may(path, toSee, r.flag("follow"))
+		if err != nil {
 			return err
 		}
-		st, err := look(path)
+		st, err := look(at)
 		if err == nil {
-			i = info(path, st)
+			i = u.info(path, at, st)
 		}
 		return err
 	})
@@ -147,11 +161,11 @@ func (a *Agent) readDir(w *answer, r *request) error {
 		if err != nil {
 			return err
 		}
-		entries, err := u.readDir(path)
+		entries, err := u.readDir(at)
 		entries = u.shown(at, entries)
 		for _, e := range entries {
 			if st, err := e.Info(); err == nil { // else it was removed in the meantime
-				list = append(list, info(filepath.Join(path, e.Name()), st))
+				list = append(list, u.info(filepath.Join(path, e.Name()), filepath.Join(at, e.Name()), st))
 			}
 		}
 		return err
@@ -168,11 +182,12 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	var f *os.File
 	var st fs.FileInfo
 	err = u.do(func() error {
-		if _, err := u.may(path, toRead, true); err != nil {
+		at, err := u.may(path, toRead, true)
+		if err != nil {
 			return err
 		}
 		// O_NONBLOCK: a pipe without a writer must not block the agent.
-		if f, err = u.open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		if f, err = u.open(at, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 			return err
 		}
 		if err := u.mayFile(f, toRead); err != nil {
@@ -193,7 +208,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	if !st.Mode().IsRegular() {
 		return badPath(path, "is not a regular file")
 	}
-	i := info(path, st)
+	i := u.info(path, path, st)
 	head := "Warren-Info: " + asciiJSON(i) + "\r\n"
 	size := st.Size()
 	if size == 0 || strings.HasPrefix(i.Path, "/proc/") || strings.HasPrefix(i.Path, "/sys/") {
@@ -266,21 +281,22 @@ func (a *Agent) mkdir(w *answer, r *request) error {
 		return err
 	}
 	return w.done(fileError(path, u.do(func() error {
-		if _, err := u.may(path, toWrite, false); err != nil {
+		at, err := u.may(path, toWrite, false)
+		if err != nil {
 			return err
 		}
 		if r.flag("parents") {
-			if st, err := os.Stat(path); err == nil && st.IsDir() {
+			if st, err := os.Stat(at); err == nil && st.IsDir() {
 				return nil
 			}
-			if err := os.MkdirAll(filepath.Dir(filepath.Clean(path)), 0o755); err != nil {
+			if err := u.makeDirs(filepath.Dir(filepath.Clean(at))); err != nil {
 				return err
 			}
 		}
-		if err := os.Mkdir(path, 0o700); err != nil {
+		if err := os.Mkdir(at, 0o700); err != nil {
 			return err
 		}
-		return os.Chmod(path, goMode(uint32(mode)))
+		return os.Chmod(at, goMode(uint32(mode)))
 	})))
 }
 
@@ -297,10 +313,11 @@ func (a *Agent) rename(w *answer, r *request) error {
 		if _, err := os.Lstat(from); err != nil {
 			return err
 		}
-		if err := u.mayRename(from, to); err != nil {
+		old, name, err := u.mayRename(from, to)
+		if err != nil {
 			return err
 		}
-		err := os.Rename(from, to)
+		err = os.Rename(old, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return fileError(filepath.Dir(to), err)
 		}
@@ -317,16 +334,17 @@ func (a *Agent) remove(w *answer, r *request) error {
 		if _, err := os.Lstat(path); err != nil {
 			return err
 		}
-		if err := u.mayRemove(path, r.flag("recursive")); err != nil {
+		at, err := u.mayRemove(path, r.flag("recursive"))
+		if err != nil {
 			return err
 		}
 		if !r.flag("recursive") {
-			return os.Remove(path)
+			return os.Remove(at)
 		}
-		if filepath.Clean(path) == "/" {
+		if filepath.Clean(at) == "/" {
 			return badPath(path, "the root directory cannot be removed")
 		}
-		return os.RemoveAll(path)
+		return os.RemoveAll(at)
 	})))
 }
 
@@ -357,9 +375,10 @@ func (a *Agent) symlink(w *answer, r *request) error {
 		return err
 	}
 	return w.done(fileError(path, u.do(func() error {
-		if _, err := u.may(path, toWrite, false); err != nil {
+		at, err := u.may(path, toWrite, false)
+		if err != nil {
 			return err
 		}
-		return os.Symlink(r.query.Get("target"), path)
+		return os.Symlink(r.query.Get("target"), at)
 	})))
 }

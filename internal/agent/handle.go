@@ -43,13 +43,14 @@ func (a *Agent) handleFile(w *answer, r *request) error {
 	// O_NONBLOCK: a pipe without a writer must not block the open.
 	err = u.do(func() (err error) {
 		wants := toRead
-		if r.flag("write") || r.flag("create") || r.flag("truncate") {
+		if r.flag("write") || r.flag("append") || r.flag("create") || r.flag("truncate") {
 			wants = toWrite
 		}
-		if _, err := u.may(path, wants, true); err != nil {
+		at, err := u.may(path, wants, true)
+		if err != nil {
 			return err
 		}
-		if f, err = u.open(path, flags|syscall.O_NONBLOCK, goMode(uint32(mode))); err == nil {
+		if f, err = u.open(at, flags|syscall.O_NONBLOCK, goMode(uint32(mode))); err == nil {
 			err = u.mayFile(f, wants)
 		}
 		return err
@@ -142,17 +143,18 @@ func (a *Agent) setAttr(w *answer, r *request) error {
 		return f(n)
 	}
 	return w.done(fileError(path, u.do(func() error {
-		if _, err := u.may(path, toWrite, true); err != nil {
+		real, err := u.may(path, toWrite, true)
+		if err != nil {
 			return err
 		}
 		return errors.Join(
-			number("size", func(n int64) error { return os.Truncate(path, n) }),
+			number("size", func(n int64) error { return os.Truncate(real, n) }),
 			number("uid", func(uid int64) error {
-				return number("gid", func(gid int64) error { return os.Chown(path, int(uid), int(gid)) })
+				return number("gid", func(gid int64) error { return os.Chown(real, int(uid), int(gid)) })
 			}),
-			number("mode", func(n int64) error { return os.Chmod(path, goMode(uint32(n))) }),
+			number("mode", func(n int64) error { return os.Chmod(real, goMode(uint32(n))) }),
 			number("atime", func(at int64) error {
-				return number("mtime", func(mt int64) error { return os.Chtimes(path, time.Unix(0, at), time.Unix(0, mt)) })
+				return number("mtime", func(mt int64) error { return os.Chtimes(real, time.Unix(0, at), time.Unix(0, mt)) })
 			}),
 		)
 	})))
@@ -168,11 +170,14 @@ func (a *Agent) link(w *answer, r *request) error {
 		return err
 	}
 	return w.done(fileError(path, u.do(func() error {
-		for _, p := range []string{target, path} { // a second name is a way around rules
-			if _, err := u.may(p, toWrite, false); err != nil {
-				return err
-			}
+		file, err := u.may(target, toWrite, false) // a second name is a way around rules
+		if err != nil {
+			return err
 		}
-		return os.Link(target, path)
+		name, err := u.may(path, toWrite, false)
+		if err != nil {
+			return err
+		}
+		return os.Link(file, name)
 	})))
 }

@@ -84,7 +84,8 @@ func real(path string, follow bool) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), err
 }
 
-// may reports whether the rules allow a use of a path, within do. It returns the real path.
+// may reports whether the rules allow a use of a path, within do. It returns the real path, which
+// the caller uses from then on.
 func (a *linuxUser) may(path string, u use, follow bool) (string, error) {
 	if a.rules == nil {
 		return path, nil
@@ -113,13 +114,32 @@ func (a *linuxUser) mayFile(f *os.File, u use) error {
 	return a.judge(name, u)
 }
 
-// mayRemove reports whether the rules allow to remove a path, with all that is below it.
-func (a *linuxUser) mayRemove(path string, all bool) error {
+// makeDirs makes a directory at a real path, with its parents, if the rules allow to make each
+// that is missing.
+func (a *linuxUser) makeDirs(at string) error {
+	for dir := at; a.rules != nil; dir = filepath.Dir(dir) {
+		_, err := os.Lstat(dir)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = a.judge(dir, toWrite)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(at, 0o755)
+}
+
+// mayRemove reports whether the rules allow to remove a path, with all that is below it. It
+// returns the real path.
+func (a *linuxUser) mayRemove(path string, all bool) (string, error) {
 	root, err := a.may(path, toWrite, false)
 	if err != nil || a.rules == nil || !all || !a.rules.Restricts(root) {
-		return err
+		return root, err
 	}
-	return filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
+	return root, filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -127,23 +147,19 @@ func (a *linuxUser) mayRemove(path string, all bool) error {
 	})
 }
 
-// mayRename reports whether the rules allow to rename a path.
-func (a *linuxUser) mayRename(from, to string) error {
-	if a.rules == nil {
-		return nil
+// mayRename reports whether the rules allow to rename a path. It returns both real paths.
+func (a *linuxUser) mayRename(from, to string) (old, name string, err error) {
+	if old, err = a.may(from, toWrite, false); err != nil {
+		return "", "", err
 	}
-	from, err := a.may(from, toWrite, false)
-	if err != nil {
-		return err
+	if name, err = a.may(to, toWrite, false); err != nil || a.rules == nil {
+		return old, name, err
 	}
-	if to, err = a.may(to, toWrite, false); err != nil {
-		return err
-	}
-	if st, err := os.Lstat(from); err == nil && st.IsDir() && !a.rules.Alike(from, to) {
-		return vm.Errorf(vm.Denied, from, "path rules say other things of what is below its new name").WithCode("PATH_DENIED", "path", from).
+	if st, err := os.Lstat(old); err == nil && st.IsDir() && !a.rules.Alike(old, name) {
+		return "", "", vm.Errorf(vm.Denied, old, "path rules say other things of what is below its new name").WithCode("PATH_DENIED", "path", old).
 			WithHint("copy what is allowed, then remove it")
 	}
-	return nil
+	return old, name, nil
 }
 
 // mayPlace reports whether the rules allow to replace a path and all that is below it.
@@ -155,13 +171,14 @@ func (a *linuxUser) mayPlace(path string) error {
 	return err
 }
 
-// below returns a function that judges names below a directory, within do; nil without rules.
-func (a *linuxUser) below(dir string, u use) (func(name string) error, error) {
-	at, err := a.may(dir, toRead, true)
+// below returns the real path of a directory, and a function that judges names below it, within
+// do; nil without rules.
+func (a *linuxUser) below(dir string, u use) (at string, may func(name string) error, err error) {
+	at, err = a.may(dir, toRead, true)
 	if err != nil || a.rules == nil {
-		return nil, err
+		return at, nil, err
 	}
-	return func(name string) error { return a.judge(filepath.Join(at, name), u) }, nil
+	return at, func(name string) error { return a.judge(filepath.Join(at, name), u) }, nil
 }
 
 // mayTree reports whether the rules allow to read a directory with all that is below it, but

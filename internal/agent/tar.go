@@ -210,20 +210,21 @@ func (a *Agent) tarUp(w *answer, r *request) error {
 		return err
 	}
 	err = u.do(func() error {
-		if _, err := u.may(dir, toSee, true); err != nil {
+		at, err := u.may(dir, toSee, true)
+		if err != nil {
 			return err
 		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := u.makeDirs(at); err != nil {
 			return err
 		}
-		root, err := os.OpenRoot(dir)
+		root, err := os.OpenRoot(at)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = root.Close() }()
 		p := unpacker{root: root, buf: make([]byte, copySize), dirs: make(map[string]*tar.Header)}
 		if u.rules != nil {
-			p.may = func(name string) error { _, err := u.may(filepath.Join(dir, name), toWrite, false); return err }
+			p.may = func(name string) error { _, err := u.may(filepath.Join(at, name), toWrite, false); return err }
 		}
 		if err := p.all(tar.NewReader(r.body)); err != nil {
 			return err

@@ -23,11 +23,11 @@ func (a *Agent) tree(r *request, wants use, f func(u *linuxUser, root *os.Root, 
 		return err
 	}
 	return u.do(func() error {
-		may, err := u.below(dir, wants)
+		at, may, err := u.below(dir, wants)
 		if err != nil {
 			return fileError(dir, err)
 		}
-		root, err := os.OpenRoot(dir)
+		root, err := os.OpenRoot(at)
 		if err != nil {
 			return fileError(dir, err)
 		}
@@ -48,11 +48,7 @@ func (a *Agent) listTree(w *answer, r *request) error {
 	}
 	return a.tree(r, toRead, func(u *linuxUser, root *os.Root, may func(string) error) error {
 		if may != nil {
-			at, err := real(root.Name(), true)
-			if err == nil {
-				err = u.mayTree(at)
-			}
-			if err != nil {
+			if err := u.mayTree(root.Name()); err != nil {
 				return err
 			}
 		}

@@ -25,7 +25,8 @@ const watchMask = syscall.IN_CREATE | syscall.IN_MODIFY | syscall.IN_DELETE | sy
 // watcher converts inotify's events.
 type watcher struct {
 	user  linuxUser
-	root  string
+	root  string // as the client has named it
+	at    string // its real path
 	deep  bool
 	f     *os.File
 	fd    int
@@ -50,7 +51,13 @@ func (a *Agent) watch(w *answer, r *request) error {
 		f: os.NewFile(uintptr(fd), "inotify"), fd: fd, paths: make(map[int32]string),
 	}
 	defer x.f.Close()
-	if err := u.do(func() error { return x.add(x.root, true) }); err != nil {
+	err = u.do(func() (err error) {
+		if x.at, err = u.may(x.root, toRead, true); err != nil {
+			return err
+		}
+		return x.add(x.root, true)
+	})
+	if err != nil {
 		return fileError(root, err)
 	}
 	ctx, stop := r.untilGone(w)
@@ -77,13 +84,20 @@ func (a *Agent) watch(w *answer, r *request) error {
 // add watches a directory, with deep also those below it. A new directory is reported once
 // its watch exists, and so is everything in it, because that may be older than the watch.
 // The directory is listed before it is reported. A client that changes it after the report
-// therefore gets one event for each change, in order.
+// therefore gets one event for each change, in order. A directory that may not be read is not
+// watched.
 func (x *watcher) add(dir string, first bool) error {
-	wd, err := syscall.InotifyAddWatch(x.fd, dir, watchMask&^boolMask(first, syscall.IN_DONT_FOLLOW))
+	if !first && x.user.judge(x.real(dir), toRead) != nil {
+		if x.begun {
+			return x.send("create", dir)
+		}
+		return nil
+	}
+	wd, err := syscall.InotifyAddWatch(x.fd, x.real(dir), watchMask&^boolMask(first, syscall.IN_DONT_FOLLOW))
 	var entries []os.DirEntry
 	var unread error
 	if err == nil && x.deep {
-		entries, unread = os.ReadDir(dir)
+		entries, unread = os.ReadDir(x.real(dir))
 	}
 	if x.begun {
 		if err := x.send("create", dir); err != nil {
@@ -115,6 +129,11 @@ func (x *watcher) add(dir string, first bool) error {
 		}
 	}
 	return nil
+}
+
+// real is the real path of a path below the root.
+func (x *watcher) real(path string) string {
+	return filepath.Join(x.at, strings.TrimPrefix(path, x.root))
 }
 
 func boolMask(on bool, bits uint32) uint32 {
@@ -212,8 +231,12 @@ func (x *watcher) drop(dir string) {
 	}
 }
 
-// send reports an event unless it repeats the previous one of the same read.
+// send reports an event, unless it repeats the previous one of the same read or the path may not
+// be seen.
 func (x *watcher) send(kind, path string) error {
+	if x.user.judge(x.real(path), toSee) != nil {
+		return nil
+	}
 	ev := vm.FileEvent{Type: kind, Path: path}
 	if ev == x.last {
 		return nil

@@ -32,7 +32,7 @@ func (a *Agent) writeFile(w *answer, r *request) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasSuffix(path, "/") {
+	if named := r.query.Get("path"); filepath.IsAbs(named) && strings.HasSuffix(named, "/") { // path may be clean
 		return badPath(path, "names a directory")
 	}
 	i, err := a.receive(u, path, goMode(uint32(mode)&0o7777), r)
@@ -42,13 +42,15 @@ func (a *Agent) writeFile(w *answer, r *request) error {
 func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) (vm.FileInfo, error) {
 	var f *os.File
 	var tmp string
-	real := path // the target of path's symlinks
+	var real string // the target of path's symlinks
 	err := u.do(func() error {
-		if _, err := u.may(path, toWrite, false); err != nil {
+		path, err := u.may(path, toWrite, false)
+		if err != nil {
 			return err
 		}
+		real = path
 		if r.flag("parents") {
-			if err := os.MkdirAll(filepath.Dir(filepath.Clean(path)), 0o755); err != nil {
+			if err := u.makeDirs(filepath.Dir(filepath.Clean(path))); err != nil {
 				return err
 			}
 		}

@@ -38,12 +38,18 @@ type room struct {
 
 func newRoom(t *testing.T, hook asks.Webhook) *room {
 	t.Helper()
+	return newRoomWith(t, hook, "")
+}
+
+// newRoomWith is newRoom with a policy for the arguments of commands in records.
+func newRoomWith(t *testing.T, hook asks.Webhook, args string) *room {
+	t.Helper()
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &room{t: t, site: s, clock: vmtest.NewClock()}
-	s.Clock, s.AskWebhook = r.clock, hook
+	s.Clock, s.AskWebhook, s.AuditArgs = r.clock, hook, args
 	if r.House, err = s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -440,6 +446,7 @@ func TestEveryRight(t *testing.T) {
 			_, err := r.DialSocket(ctx, c, "box", vm.SocketSpec{Network: "tcp"})
 			return err
 		},
+		"dial a port": func(c *vm.Call) error { return second(r.ConnectPort(ctx, c, "box", 7)) },
 		"listen": func(c *vm.Call) error {
 			_, err := r.ListenSocket(ctx, c, "box", vm.SocketSpec{Network: "tcp"})
 			return err

@@ -141,7 +141,7 @@ func (a *Asks) Approve(ctx context.Context, c *vm.Call, id string, length time.D
 	case ask.Rule != nil && egress.NeedsAdmin(*ask.Rule) && !c.Actor.Admin:
 		return ask, vm.Errorf(vm.Denied, ask.Rule.To, "only an administrator may open an address that is not public").WithCode("FORBIDDEN")
 	}
-	detail := facts(ask)
+	detail := a.facts(ask)
 	detail["note"] = note
 	if length > 0 {
 		detail["for"] = length.String()
@@ -243,7 +243,7 @@ func (a *Asks) settle(ctx context.Context, ask vm.Ask, state vm.AskState, who vm
 
 // settleAs ends an ask without an approval, with its audit record and event.
 func (a *Asks) settleAs(ctx context.Context, c *vm.Call, ask vm.Ask, state vm.AskState, note string) (out vm.Ask, err error) {
-	detail := facts(ask)
+	detail := a.facts(ask)
 	detail["state"], detail["note"] = string(state), note
 	end, err := a.cfg.Journal.Record(ctx, c, vm.AuditEntry{Op: vm.OpDeny, VM: ask.VM, Subject: ask.ID, Detail: detail})
 	if err != nil {

@@ -97,7 +97,7 @@ func (a *Asks) create(ctx context.Context, c *vm.Call, ask vm.Ask) (err error) {
 	if err := a.room(ctx, ask); err != nil {
 		return err
 	}
-	end, err := a.cfg.Journal.Record(ctx, &vm.Call{Actor: c.Actor, Request: c.Request}, vm.AuditEntry{Op: vm.OpAsk, VM: ask.VM, Subject: ask.ID, Detail: facts(ask)})
+	end, err := a.cfg.Journal.Record(ctx, &vm.Call{Actor: c.Actor, Request: c.Request}, vm.AuditEntry{Op: vm.OpAsk, VM: ask.VM, Subject: ask.ID, Detail: a.facts(ask)})
 	if err != nil {
 		return err
 	}
@@ -149,11 +149,21 @@ func (a *Asks) prune(ctx context.Context, account vm.AccountID) error {
 	return nil
 }
 
+// commands are what records say of an ask for a command, if they have no arguments of commands.
+var commands = map[vm.Op]string{vm.OpExec: "a command", vm.OpTerminal: "a terminal", vm.OpService: "a service"}
+
 // facts is what audit records and events say about an ask.
-func facts(ask vm.Ask) map[string]any {
+func (a *Asks) facts(ask vm.Ask) map[string]any {
 	d := map[string]any{"ask": ask.ID, "kind": string(ask.Kind), "verb": string(ask.Verb), "what": vm.Clip(ask.What, 512), "deadline": ask.Deadline}
 	if ask.Digest != "" {
 		d["sha256"], d["size"] = ask.Digest, ask.Size
+	}
+	if text := commands[ask.Verb]; text != "" && a.cfg.Args != AllArgs {
+		d["what"] = text
+		if a.cfg.Args == NoArgs {
+			delete(d, "sha256") // of a short command it tells the command
+			delete(d, "size")
+		}
 	}
 	if ask.Identity != "" {
 		d["identity"] = string(ask.Identity)
@@ -166,7 +176,7 @@ func facts(ask vm.Ask) map[string]any {
 
 // tell stores an event about an ask, and has the webhook called.
 func (a *Asks) tell(kind string, ask vm.Ask) {
-	d := facts(ask)
+	d := a.facts(ask)
 	d["state"] = string(ask.State)
 	if ask.DecidedBy != "" {
 		d["by"] = ask.DecidedBy

@@ -61,6 +61,9 @@ func (x *Changes) Commit(ctx context.Context, c *vm.Call, ref string, r vm.Commi
 		return plan, err
 	}
 	defer release()
+	if err := frozen.OwnedBy(c.Actor, rec); err != nil {
+		return plan, err
+	}
 	m := &committing{Changes: x, c: c, r: r, rec: rec, repo: target, frozen: frozen}
 	defer m.close()
 	if err := m.plan(ctx); err != nil {

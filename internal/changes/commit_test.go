@@ -411,3 +411,50 @@ func TestCommitAsks(t *testing.T) {
 		t.Errorf("a diff with contents that is denied ends with %v (%v)", got, err)
 	}
 }
+
+// What an identity must ask for on one VM, it must ask for through every other VM, too, however it
+// names the state.
+func TestAsksOfTheOtherVM(t *testing.T) {
+	p := newPlace(t)
+	p.write("/work/a.txt", "a\n")
+	for _, name := range []string{"wide", "free"} {
+		if _, err := p.Create(t.Context(), p.call(), engine.CreateRequest{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i, err := p.CreateIdentity(t.Context(), p.call(), "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, rights := range map[string][]vm.AskRight{"app": {vm.AskCommit, vm.AskCopyOut}, "wide": nil, "free": nil} {
+		if _, err := p.GrantVM(t.Context(), p.call(), "ann", name, nil, rights...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.GrantRepo(t.Context(), p.call(), "ann", p.repo.ID, vm.GitWrite, false, "**"); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := p.Snapshot(t.Context(), p.call(), "app", engine.SnapshotRequest{Name: "kept"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func() *vm.Call {
+		return &vm.Call{Actor: vm.Actor{Account: p.c.Actor.Account, Identity: i.ID}, Request: vm.NewRequestID()}
+	}
+	for _, r := range []vm.DiffRequest{{From: "vm:app"}, {From: string(snap.ID)}, {From: "kept"}, {To: "kept"}, {From: "kept", To: string(snap.ID)}} {
+		r.Hunks = true
+		ask, got, err := p.DenyNext(t.Context(), p.call(), func() error { _, err := p.Diff(t.Context(), call(), "wide", r); return err })
+		if err != nil || vm.AsError(got).Code != "ASK_DENIED" || ask.VM != snap.VM {
+			t.Errorf("a diff of %+v through another VM asks for %s and ends with %v (%v), want an ask for %s and a denial", r, ask.VM, got, err, snap.VM)
+		}
+	}
+	if _, err := p.Diff(t.Context(), call(), "wide", vm.DiffRequest{From: "vm:free", Hunks: true}); err != nil {
+		t.Errorf("a diff of VMs that need no approval: %v", err)
+	}
+	for _, state := range []string{"kept", string(snap.ID)} {
+		_, err := p.Commit(t.Context(), call(), "wide", vm.CommitRequest{Repo: "shop", Message: "m", Path: "/work", Generation: vm.GenerationID(state)})
+		if vm.KindOf(err) != vm.Denied || !strings.Contains(err.Error(), "another VM") {
+			t.Errorf("a commit of %s through another VM ends with %v, want it denied", state, err)
+		}
+	}
+}

@@ -30,11 +30,6 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 	if err := checkPaths(r.Paths); err != nil {
 		return d, err
 	}
-	if r.Hunks || r.Patch {
-		if err := x.shows(ctx, c, ref, r); err != nil {
-			return d, err
-		}
-	}
 	// The older state first: a capture of the present may replace the last one.
 	from, releaseFrom, err := x.since(ctx, c, ref, r.From)
 	if err != nil {
@@ -46,6 +41,11 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 		return d, err
 	}
 	defer releaseTo()
+	if r.Hunks || r.Patch {
+		if err := x.shows(ctx, c, ref, r, from.Side, to.Side); err != nil {
+			return d, err
+		}
+	}
 	out, err := x.cfg.Reader.Diff(ctx, from.Layers, to.Layers, reader.Options{
 		Workdir: to.Workdir, Paths: r.Paths, Hunks: r.Hunks, Patch: r.Patch, All: r.All,
 	})
@@ -59,29 +59,49 @@ func (x *Changes) Diff(ctx context.Context, c *vm.Call, ref string, r vm.DiffReq
 	return *out, nil
 }
 
-// shows has a diff approved that shows the contents of files, for each VM of which it does.
-func (x *Changes) shows(ctx context.Context, c *vm.Call, ref string, r vm.DiffRequest) error {
+// shows has a diff approved that shows the contents of files, for each VM of which it does. What
+// is compared is frozen by then, so it is what the approval names.
+func (x *Changes) shows(ctx context.Context, c *vm.Call, ref string, r vm.DiffRequest, from, to vm.DiffSide) error {
 	if c.Actor.Identity == "" {
 		return nil
 	}
-	refs := []string{ref}
-	for _, state := range []string{r.From, r.To} {
-		if other, ok := strings.CutPrefix(state, "vm:"); ok && !slices.Contains(refs, other) {
-			refs = append(refs, other)
+	rec, err := x.cfg.Engine.Find(c.Actor, ref)
+	if err != nil {
+		return err
+	}
+	list := []vm.ID{rec.ID}
+	for _, side := range []vm.DiffSide{from, to} {
+		if side.VM != "" && !slices.Contains(list, side.VM) { // an image is no VM's
+			list = append(list, side.VM)
 		}
 	}
-	for _, ref := range refs {
-		rec, err := x.cfg.Engine.Find(c.Actor, ref)
-		if err == nil {
-			err = x.cfg.Access.Approve(ctx, c, rec, access.Act{Verb: vm.OpRead, What: "show what changed in files", All: r, Details: map[string]string{
-				"from": r.From, "to": r.To, "paths": fmt.Sprint(r.Paths),
-			}})
+	for _, id := range list {
+		if !x.cfg.Access.Asks(c.Actor, id, vm.OpRead) { // or it has no permission: see engine.FrozenDisk
+			continue
 		}
+		if rec, err = x.cfg.Engine.Find(c.Actor, string(id)); err != nil {
+			return err
+		}
+		err := x.cfg.Access.Approve(ctx, c, rec, access.Act{Verb: vm.OpRead, What: "show what changed in files", All: []any{r, from, to}, Details: map[string]string{
+			"from": stateText(r.From, from), "to": stateText(r.To, to), "paths": fmt.Sprint(r.Paths),
+		}})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// stateText names a state as the caller did, and what it is.
+func stateText(named string, side vm.DiffSide) string {
+	text := "the image " + string(side.Image)
+	if side.VM != "" {
+		text = string(side.Generation) + " of " + cmp.Or(side.VMName, string(side.VM))
+	}
+	if named != "" {
+		text = named + ": " + text
+	}
+	return text
 }
 
 // since is side for the older state: "" = the last turn, else what the VM was made from,

@@ -37,6 +37,16 @@ type Frozen struct {
 	State *vm.GuestState
 }
 
+// OwnedBy fails for an identity if the state is another VM's: its right, and what it must ask
+// for, are those for rec. Kind Denied.
+func (f Frozen) OwnedBy(who vm.Actor, rec vm.VM) error {
+	if who.Identity == "" || f.Side.VM == "" || f.Side.VM == rec.ID {
+		return nil
+	}
+	return vm.Errorf(vm.Denied, string(f.Side.Generation), "it is a state of another VM").WithCode("FORBIDDEN").
+		WithHint("name the VM that it was captured from; `warren tree` shows the generations of each")
+}
+
 // FrozenDisk finds a state of a VM's disk: a State above, or a generation or snapshot by
 // id or name. For the present disk of a running or stopped VM it captures one, without
 // memory; file systems are synced and frozen for that moment. The files stay until release

@@ -93,11 +93,14 @@ const (
 	maxDecided = 4096             // decisions that are remembered
 )
 
-// decision returns what was decided about a path or a directory above it.
+// decision returns what was decided about a path or a directory above it, as far up as the same
+// rule decides.
 func (r *Rules) decision(p string, write bool) (ok, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for at := p; ; at = path.Dir(at) {
+	set := r.current()
+	rule := set.Judge(p).Rule
+	for at := p; set.Judge(at).Rule == rule; at = path.Dir(at) {
 		for _, w := range []bool{true, write} { // who may write may read
 			d, has := r.decided[decision{at, w}]
 			if has && (d.until.IsZero() || time.Now().Before(d.until)) && (d.ok || w == write) {
@@ -105,9 +108,10 @@ func (r *Rules) decision(p string, write bool) (ok, known bool) {
 			}
 		}
 		if at == r.at || at == "/" {
-			return false, false
+			break
 		}
 	}
+	return false, false
 }
 
 // decide asks about a path and remembers the decision; false = there is none.

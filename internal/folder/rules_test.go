@@ -373,3 +373,32 @@ func TestHoldsRules(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRulesAskNested: a decision about a directory is none about what another rule asks for below
+// it.
+//
+// 001-07
+func TestRulesAskNested(t *testing.T) {
+	dir := secrets(t)
+	put(t, filepath.Join(dir, "ask/deep/key"), "key")
+	put(t, filepath.Join(dir, "ask/deep/plain"), "plain")
+	called := make(chan string, 8)
+	k, _ := ruled(t, dir, func(_ context.Context, path string, _ bool) (time.Duration, error) {
+		called <- path
+		if path == "/src/ask" {
+			return 0, nil
+		}
+		return 0, vm.Errorf(vm.Denied, path, "no")
+	}, vm.PathRule{Action: vm.PathAsk, Path: "/src/ask/deep/key"}, vm.PathRule{Action: vm.PathAsk, Path: "/src/ask"})
+	sub := k.find(rootID, "ask")
+	if _, no := k.entries(opReaddir, sub); no != 0 || <-called != "/src/ask" {
+		t.Fatalf("listing the directory: %v, want it after an approval", no)
+	}
+	deep := k.find(sub, "deep")
+	if got, no := k.content(k.find(deep, "plain")); no != 0 || got != "plain" || len(called) != 0 {
+		t.Errorf("a file below it: %q, %v, want it without another question", got, no)
+	}
+	if got, no := k.content(k.find(deep, "key")); no != unix.EACCES || len(called) != 1 {
+		t.Errorf("a file with a rule of its own: %q, %v after %d questions, want one and a denial", got, no, len(called))
+	}
+}

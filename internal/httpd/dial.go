@@ -10,8 +10,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// dial connects the caller to a port of the guest. It wakes the VM and connects before
-// the upgrade, so that a failure has an HTTP status.
+// dial connects the caller to a port of the guest. It waits for an approval where the caller needs
+// one, wakes the VM and connects before the upgrade, so that a failure has an HTTP status.
 func (s *server) dial(q *request) error {
 	port, err := q.port()
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *server) dial(q *request) error {
 	}
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	conn, err := s.Inside.DialPort(ctx, q.call, q.ref(), port)
+	conn, err := s.Inside.ConnectPort(ctx, q.call, q.ref(), port)
 	if err != nil {
 		return err
 	}

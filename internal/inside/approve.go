@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"maps"
 	"regexp"
@@ -40,9 +41,16 @@ func (in *Inside) dials(ctx context.Context, c *vm.Call, ref, what string, s vm.
 	return in.approved(ctx, c, ref, access.Act{Verb: vm.OpSocket, User: s.User, What: what + " " + s.Network + " " + s.Address, All: s})
 }
 
+// facts are what a call does beyond its verb and path. The ask, its digest and the audit record
+// have the same ones.
+type facts map[string]string
+
+// octal is a mode as people write it.
+func octal(mode uint32) string { return fmt.Sprintf("%04o", mode) }
+
 // onPath is the act of a verb on one path.
-func onPath(verb vm.Op, user, path string) access.Act {
-	return access.Act{Verb: verb, User: user, What: string(verb) + " " + path}
+func onPath(verb vm.Op, user, path string, f facts) access.Act {
+	return access.Act{Verb: verb, User: user, What: string(verb) + " " + path, Details: maps.Clone(f)}
 }
 
 // execAct describes a command completely.
@@ -117,13 +125,15 @@ func (in *Inside) approvedUpload(ctx context.Context, c *vm.Call, ref string, ac
 	if err != nil {
 		return r, vm.WithOp(act.Verb, ref, err)
 	}
-	act.Details = map[string]string{"content": "more than " + strconv.Itoa(sample) + " bytes, which are not read before the decision"}
+	details := map[string]string{"content": "more than " + strconv.Itoa(sample) + " bytes, which are not read before the decision"}
 	if len(head) <= sample {
 		sum := sha256.Sum256(head)
-		act.Details = map[string]string{"bytes": strconv.Itoa(len(head)), "sha256 of the bytes": hex.EncodeToString(sum[:])}
+		details = map[string]string{"bytes": strconv.Itoa(len(head)), "sha256 of the bytes": hex.EncodeToString(sum[:])}
 		if utf8.Valid(head) && !bytes.ContainsRune(head, 0) {
-			act.Details["content"] = string(head)
+			details["content"] = string(head)
 		}
 	}
+	maps.Copy(details, act.Details)
+	act.Details = details
 	return io.MultiReader(bytes.NewReader(head), r), vm.WithOp(act.Verb, ref, in.cfg.Access.Approve(ctx, c, rec, act))
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
@@ -21,6 +22,15 @@ func (in *Inside) Connections(ctx context.Context, c *vm.Call, ref string) ([]vm
 	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) ([]vm.Connection, error) {
 		return v.Ports().Connections(ctx)
 	})
+}
+
+// ConnectPort is DialPort for a caller that chose the port. It waits for an approval where the
+// caller's permission needs one for commands: a program may take what arrives for a command.
+func (in *Inside) ConnectPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error) {
+	if err := in.approved(ctx, c, ref, access.Act{Verb: vm.OpDial, What: "connect to the port " + strconv.Itoa(int(port))}); err != nil {
+		return nil, err
+	}
+	return in.DialPort(ctx, c, ref, port)
 }
 
 // DialPort connects to a TCP port of the guest: to a server on the guest's network, or else to

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
@@ -173,43 +175,96 @@ func (l *socketListener) Close() error {
 	return err
 }
 
-// OpenHandle opens a file for reading and writing in parts, until ctx ends.
+// OpenHandle opens a file for reading and writing in parts, until ctx ends. A handle that can
+// read and change has an approval and an audit record for each of both.
 func (in *Inside) OpenHandle(ctx context.Context, c *vm.Call, ref, user, path string, o vm.OpenOptions) (engine.File, error) {
-	verb := vm.OpRead
-	if o.Write {
-		verb = vm.OpWrite
+	verbs := handleVerbs(o)
+	calls := make([]*vm.Call, len(verbs)) // one for each, because a call has one approval
+	for i, verb := range verbs {
+		one := *c
+		calls[i] = &one
+		what := onPath(verb, user, path, handleFacts(verb, o))
+		if verb == vm.OpWrite && (o.Write || o.Append) {
+			what.Details["content"] = "the caller sends it afterwards; it is not shown"
+		}
+		if err := in.approved(ctx, calls[i], ref, what); err != nil {
+			return nil, err
+		}
 	}
-	what := onPath(verb, user, path)
-	if verb == vm.OpWrite {
-		what.Details = map[string]string{"content": "the caller sends it afterwards; it is not shown"}
+	out := &file{reads: verbs[len(verbs)-1] == vm.OpRead, writes: verbs[0] == vm.OpWrite}
+	for i, verb := range verbs {
+		v, err := in.recorded(ctx, calls[i], ref, user, fileEntry(verb, path, user, handleFacts(verb, o)))
+		c.Receipt = cmp.Or(c.Receipt, calls[i].Receipt)
+		if err != nil {
+			out.end(err)
+			return nil, err
+		}
+		out.visits = append(out.visits, v)
 	}
-	if err := in.approved(ctx, c, ref, what); err != nil {
-		return nil, err
-	}
-	v, err := in.recorded(ctx, c, ref, user, fileEntry(verb, path, user))
-	if err != nil {
-		return nil, err
-	}
+	v := out.visits[0]
 	f, err := open(v, func(ctx context.Context) (engine.File, error) { return v.guest.OpenHandle(ctx, user, v.path(path), o) })
 	if err != nil {
+		out.end(err)
 		return nil, err
 	}
-	out := &file{f: f, pulse: newPulse(v)}
-	out.stop = context.AfterFunc(v.ctx, func() { v.End(v.Fail(v.ctx, context.Cause(v.ctx)), out.detail()) })
+	out.f, out.pulse = f, newPulse(v)
+	for _, other := range out.visits[1:] {
+		other.CountTraffic() // else an idle handle would keep the VM awake
+	}
+	out.stop = context.AfterFunc(v.ctx, func() { out.end(v.Fail(v.ctx, context.Cause(v.ctx))) })
 	return out, nil
+}
+
+// handleVerbs are the verbs of a handle: OpWrite for whatever may change the file, then OpRead
+// if its content can be read, or if nothing else is asked for.
+func handleVerbs(o vm.OpenOptions) (list []vm.Op) {
+	if o.Write || o.Append || o.Create || o.Truncate {
+		list = append(list, vm.OpWrite)
+	}
+	if o.Read || len(list) == 0 {
+		list = append(list, vm.OpRead)
+	}
+	return list
+}
+
+// handleFacts says how a handle may change the file.
+func handleFacts(verb vm.Op, o vm.OpenOptions) facts {
+	f := facts{"as": "an open file"}
+	if verb == vm.OpRead {
+		return f
+	}
+	for name, on := range map[string]bool{"append": o.Append, "create": o.Create, "truncate": o.Truncate, "exclusive": o.Exclusive} {
+		if on {
+			f[name] = "yes"
+		}
+	}
+	if o.Create {
+		f["mode"] = octal(cmp.Or(o.Mode, 0o644))
+	}
+	return f
 }
 
 // file is an open file of a guest.
 type file struct {
 	f engine.File
 	*pulse
-	stop    func() bool
-	in, out atomic.Int64
+	visits        []*visit // each with a record
+	reads, writes bool     // which records there are
+	stop          func() bool
+	in, out       atomic.Int64
+}
+
+// unrecorded is the error of a use of a handle that has no record of it.
+func unrecorded(way string) error {
+	return vm.Errorf(vm.Denied, "", "the file was not opened for %s", way)
 }
 
 var _ io.ReaderAt = (*file)(nil)
 
 func (f *file) ReadAt(p []byte, at int64) (int, error) {
+	if !f.reads {
+		return 0, unrecorded("reading")
+	}
 	n, err := f.f.ReadAt(p, at)
 	f.out.Add(int64(n))
 	f.beat(n)
@@ -220,6 +275,9 @@ func (f *file) ReadAt(p []byte, at int64) (int, error) {
 }
 
 func (f *file) WriteAt(p []byte, at int64) (int, error) {
+	if !f.writes {
+		return 0, unrecorded("writing")
+	}
 	n, err := f.f.WriteAt(p, at)
 	f.in.Add(int64(n))
 	f.beat(n)
@@ -230,10 +288,17 @@ func (f *file) detail() map[string]any {
 	return map[string]any{"bytesIn": f.in.Load(), "bytesOut": f.out.Load()}
 }
 
+// end ends the visits, and so the records.
+func (f *file) end(err error) {
+	for _, v := range f.visits {
+		v.End(err, f.detail())
+	}
+}
+
 func (f *file) Close() error {
 	f.stop()
 	err := f.f.Close()
-	f.v.End(nil, f.detail())
+	f.end(nil)
 	return err
 }
 
@@ -246,14 +311,34 @@ func (in *Inside) StatFollow(ctx context.Context, c *vm.Call, ref, user, path st
 
 // SetAttr changes attributes of a file.
 func (in *Inside) SetAttr(ctx context.Context, c *vm.Call, ref, user, path string, a vm.FileAttr) error {
-	return in.change(ctx, c, ref, vm.OpChmod, path, user, func(ctx context.Context, v *visit) error {
+	return in.change(ctx, c, ref, vm.OpChmod, path, user, attrFacts(a), func(ctx context.Context, v *visit) error {
 		return v.guest.SetAttr(ctx, user, v.path(path), a)
 	})
 }
 
+// attrFacts says what a change of attributes sets.
+func attrFacts(a vm.FileAttr) facts {
+	f := facts{}
+	if a.Size != nil {
+		f["size"] = strconv.FormatInt(*a.Size, 10)
+	}
+	if a.Mode != nil {
+		f["mode"] = octal(*a.Mode)
+	}
+	if a.UID != nil && a.GID != nil {
+		f["owner"] = strconv.Itoa(*a.UID) + ":" + strconv.Itoa(*a.GID)
+	}
+	for name, at := range map[string]time.Time{"accessed": a.Atime, "modified": a.Mtime} {
+		if !at.IsZero() {
+			f[name] = at.UTC().Format(time.RFC3339)
+		}
+	}
+	return f
+}
+
 // Link gives the file at target a second name.
 func (in *Inside) Link(ctx context.Context, c *vm.Call, ref, user, target, path string) error {
-	return in.change(ctx, c, ref, vm.OpSymlink, path+" -> "+target, user, func(ctx context.Context, v *visit) error {
+	return in.change(ctx, c, ref, vm.OpSymlink, path+" -> "+target, user, facts{"as": "a second name of the file"}, func(ctx context.Context, v *visit) error {
 		return v.guest.Link(ctx, user, v.path(target), v.path(path))
 	})
 }

@@ -110,17 +110,27 @@ func (in *Inside) execEntry(s vm.ExecSpec) vm.AuditEntry {
 	if len(s.Argv) > 0 {
 		whole = strings.Join(s.Argv, "\x00")
 	}
-	if in.cfg.AuditArgs != ArgsNone {
-		sum := sha256.Sum256([]byte(whole))
-		e.Detail["argsSha256"] = hex.EncodeToString(sum[:])
-	}
-	if in.cfg.AuditArgs == ArgsDigest || in.cfg.AuditArgs == ArgsNone {
+	in.digest(e.Detail, whole)
+	if !in.showsArgs() {
 		e.Subject = "a shell command"
 		if len(s.Argv) > 0 {
 			e.Subject = clip(s.Argv[0])
 		}
 	}
 	return e
+}
+
+// showsArgs reports whether audit records have the arguments of commands.
+func (in *Inside) showsArgs() bool {
+	return in.cfg.AuditArgs != ArgsDigest && in.cfg.AuditArgs != ArgsNone
+}
+
+// digest adds the digest of a whole command, unless records have none.
+func (in *Inside) digest(detail map[string]any, whole string) {
+	if in.cfg.AuditArgs != ArgsNone {
+		sum := sha256.Sum256([]byte(whole))
+		detail["argsSha256"] = hex.EncodeToString(sum[:])
+	}
 }
 
 // command is a command as the audit record shows it.

@@ -62,12 +62,9 @@ func (in *Inside) download(ctx context.Context, c *vm.Call, ref, path, user stri
 	if err := in.approved(ctx, c, ref, access.Act{Verb: vm.OpRead, User: user, What: "copy out " + path, Details: map[string]string{"to": c.To}}); err != nil {
 		return nil, err
 	}
-	entry := fileEntry(vm.OpRead, path, user)
+	entry := fileEntry(vm.OpRead, path, user, nil)
 	if c.To != "" {
-		entry.Detail = map[string]any{"to": clip(c.To)}
-		if user != "" {
-			entry.Detail["user"] = user
-		}
+		entry = fileEntry(vm.OpRead, path, user, facts{"to": clip(c.To)})
 	}
 	v, err := in.recorded(ctx, c, ref, user, entry)
 	if err != nil {
@@ -80,10 +77,16 @@ func (in *Inside) download(ctx context.Context, c *vm.Call, ref, path, user stri
 	return &Download{reader: newReader(v, r)}, nil
 }
 
-func fileEntry(op vm.Op, path, user string) vm.AuditEntry {
+func fileEntry(op vm.Op, path, user string, more facts) vm.AuditEntry {
 	entry := vm.AuditEntry{Op: op, Subject: clip(path)}
+	if user != "" || len(more) > 0 {
+		entry.Detail = map[string]any{}
+	}
+	for name, text := range more {
+		entry.Detail[name] = text
+	}
 	if user != "" {
-		entry.Detail = map[string]any{"user": user}
+		entry.Detail["user"] = user
 	}
 	return entry
 }
@@ -92,7 +95,14 @@ func fileEntry(op vm.Op, path, user string) vm.AuditEntry {
 // shorter or longer than o.Size, the old file stays.
 func (in *Inside) WriteFile(ctx context.Context, c *vm.Call, ref, user, path string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error) {
 	var info vm.FileInfo
-	err := in.upload(ctx, c, ref, path, user, r, func(ctx context.Context, v *visit, r io.Reader) (err error) {
+	more := facts{"as": "one file"}
+	if o.Mode != 0 {
+		more["mode"] = octal(o.Mode)
+	}
+	if o.Parents {
+		more["parents"] = "yes"
+	}
+	err := in.upload(ctx, c, ref, path, user, more, r, func(ctx context.Context, v *visit, r io.Reader) (err error) {
 		info, err = v.guest.WriteFile(ctx, user, v.path(path), o, r)
 		return err
 	})
@@ -101,18 +111,18 @@ func (in *Inside) WriteFile(ctx context.Context, c *vm.Call, ref, user, path str
 
 // TarUp unpacks a tar stream below path.
 func (in *Inside) TarUp(ctx context.Context, c *vm.Call, ref, user, path string, r io.Reader) error {
-	return in.upload(ctx, c, ref, path, user, r, func(ctx context.Context, v *visit, r io.Reader) error {
+	return in.upload(ctx, c, ref, path, user, facts{"as": "an archive that is unpacked there"}, r, func(ctx context.Context, v *visit, r io.Reader) error {
 		return v.guest.TarUp(ctx, user, v.path(path), r)
 	})
 }
 
 // upload runs an audited stream into a guest.
-func (in *Inside) upload(ctx context.Context, c *vm.Call, ref, path, user string, r io.Reader, f func(ctx context.Context, v *visit, r io.Reader) error) error {
-	r, err := in.approvedUpload(ctx, c, ref, onPath(vm.OpWrite, user, path), r)
+func (in *Inside) upload(ctx context.Context, c *vm.Call, ref, path, user string, more facts, r io.Reader, f func(ctx context.Context, v *visit, r io.Reader) error) error {
+	r, err := in.approvedUpload(ctx, c, ref, onPath(vm.OpWrite, user, path, more), r)
 	if err != nil {
 		return err
 	}
-	return in.intake(ctx, c, ref, user, fileEntry(vm.OpWrite, path, user), r, f)
+	return in.intake(ctx, c, ref, user, fileEntry(vm.OpWrite, path, user, more), r, f)
 }
 
 // Receive runs an audited stream into a guest, as root, for a verb of another room, which

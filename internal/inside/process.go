@@ -22,7 +22,8 @@ func (in *Inside) StartProcess(ctx context.Context, c *vm.Call, ref string, spec
 	if err := in.approved(ctx, c, ref, execAct(spec)); err != nil {
 		return vm.Process{}, err
 	}
-	entry := vm.AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
+	entry := in.execEntry(spec)
+	entry.Op = vm.OpExec
 	return act(ctx, in, c, ref, spec.User, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
 		asked := spec.Cwd
 		spec.Cwd = v.path(asked)
@@ -100,7 +101,7 @@ func (in *Inside) SignalProcess(ctx context.Context, c *vm.Call, ref, user, id, 
 
 // ForgetProcess removes an ended process and its log.
 func (in *Inside) ForgetProcess(ctx context.Context, c *vm.Call, ref, user, id string) error {
-	if err := in.approved(ctx, c, ref, onPath(vm.OpRemove, user, "the process "+id+" and its log")); err != nil {
+	if err := in.approved(ctx, c, ref, onPath(vm.OpRemove, user, "the process "+id+" and its log", nil)); err != nil {
 		return err
 	}
 	_, err := act(ctx, in, c, ref, user, vm.AuditEntry{Op: vm.OpRemove, Subject: clip("process " + id)},

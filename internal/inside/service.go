@@ -65,8 +65,12 @@ func (in *Inside) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name s
 // result's message is systemd's.
 func (in *Inside) AddService(ctx context.Context, c *vm.Call, ref, user string, u vm.Unit) (vm.UnitResult, error) {
 	name := spec.UnitName(u.Name)
-	entry := vm.AuditEntry{Op: vm.OpService, Subject: name, Detail: map[string]any{"do": "add", "exec": clip(strings.Join(u.Exec, "; "))}}
-	what := access.Act{Verb: vm.OpService, User: user, What: "add the service " + name + ", which runs " + strings.Join(u.Exec, "; "), All: u}
+	entry := vm.AuditEntry{Op: vm.OpService, Subject: name, Detail: map[string]any{"do": "add"}}
+	runs := strings.Join(u.Exec, "; ")
+	if in.digest(entry.Detail, runs); in.showsArgs() {
+		entry.Detail["exec"] = clip(runs)
+	}
+	what := access.Act{Verb: vm.OpService, User: user, What: "add the service " + name + ", which runs " + runs, All: u}
 	if text, err := json.Marshal(u); err == nil {
 		what.Details = map[string]string{"unit": string(text)}
 	}

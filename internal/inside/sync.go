@@ -39,7 +39,7 @@ func (in *Inside) PickFiles(ctx context.Context, c *vm.Call, ref, user, path str
 // says, and then sets the pair's mark.
 func (in *Inside) PlaceFiles(ctx context.Context, c *vm.Call, ref, user, path, pair, mark string, r io.Reader) (vm.TreePlaced, error) {
 	var out vm.TreePlaced
-	err := in.upload(ctx, c, ref, path, user, r, func(ctx context.Context, v *visit, r io.Reader) (err error) {
+	err := in.upload(ctx, c, ref, path, user, facts{"as": "changes of the files below it"}, r, func(ctx context.Context, v *visit, r io.Reader) (err error) {
 		out, err = v.guest.PlaceFiles(ctx, user, v.path(path), pair, mark, r)
 		return err
 	})

@@ -35,11 +35,12 @@ func (in *Inside) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec
 	if spec.User != "" {
 		detail["user"] = spec.User
 	}
-	subject := spec.Command
-	if subject == "" {
-		subject = "login shell"
+	subject := "login shell"
+	if spec.Command != "" {
+		subject = in.execEntry(vm.ExecSpec{Command: spec.Command}).Subject
+		in.digest(detail, spec.Command)
 	}
-	return in.terminal(ctx, c, ref, spec.User, vm.AuditEntry{Op: vm.OpTerminal, Subject: clip(subject), Detail: detail}, func(ctx context.Context, v *visit) (engine.Terminal, error) {
+	return in.terminal(ctx, c, ref, spec.User, vm.AuditEntry{Op: vm.OpTerminal, Subject: subject, Detail: detail}, func(ctx context.Context, v *visit) (engine.Terminal, error) {
 		asked := spec.Cwd
 		spec.Cwd = v.path(asked)
 		t, err := v.guest.OpenTerminal(ctx, spec)

@@ -7,6 +7,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -14,9 +16,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/warren-vm/warren/internal/asks"
+	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/objects"
 	"github.com/warren-vm/warren/vm"
 )
@@ -295,4 +300,61 @@ func TestShipAsks(t *testing.T) {
 			t.Errorf("%s asks for %q and ends with %v (%v), want it denied", what, ask.What, got, err)
 		}
 	}
+}
+
+// What is published is the state that the ask names, whatever is written while it waits. An
+// identity publishes no state of another VM through one of which its rights are wider.
+func TestPublishAsksForState(t *testing.T) {
+	p := newPlace(t)
+	p.write("/work/file", "asked")
+	i, err := p.CreateIdentity(t.Context(), p.call(), "ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.GrantVM(t.Context(), p.call(), "ci", "app", nil, vm.AskPublish); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.objects.Grant(t.Context(), p.call(), "reports", vm.ObjectGrant{Identity: i.ID, Access: vm.ObjectWrite}); err != nil {
+		t.Fatal(err)
+	}
+	publish := func(ref string, r vm.PublishRequest) (vm.Published, error) {
+		r.Path, r.Bucket, r.Key = "/work/file", "reports", "k"
+		return p.Ship.Publish(t.Context(), &vm.Call{Actor: vm.Actor{Account: p.c.Actor.Account, Identity: i.ID}}, ref, r)
+	}
+	type result struct {
+		out vm.Published
+		err error
+	}
+	done := make(chan result, 1)
+	go func() { out, err := publish("app", vm.PublishRequest{}); done <- result{out, err} }()
+	var ask vm.Ask
+	for end := time.Now().Add(20 * time.Second); ask.ID == ""; time.Sleep(time.Millisecond) {
+		list, err := p.Asks.List(t.Context(), p.call(), asks.Filter{State: vm.AskPending})
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("no publish waits for an approval (%v)", err)
+		}
+		if len(list) > 0 {
+			ask = list[0]
+		}
+	}
+	p.write("/work/file", "later")
+	if _, err := p.Asks.Approve(t.Context(), p.call(), ask.ID, 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	got := <-done
+	sum := sha256.Sum256([]byte("asked"))
+	if got.err != nil || got.out.Object.SHA256 != hex.EncodeToString(sum[:]) {
+		t.Errorf("the publish has the digest %s (%v), want that of the file when it was asked for", got.out.Object.SHA256, got.err)
+	}
+	if state := ask.Details["state"]; state == "" || state != string(got.out.Generation) {
+		t.Errorf("the ask names the state %q, and the publish was of %q", state, got.out.Generation)
+	}
+	if _, err := p.Create(t.Context(), p.call(), engine.CreateRequest{Name: "wide"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.GrantVM(t.Context(), p.call(), "ci", "wide", nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = publish("wide", vm.PublishRequest{Generation: got.out.Generation})
+	refused(t, "a publish of another VM's state through a VM that does not ask", err, vm.Denied)
 }

@@ -50,18 +50,23 @@ func (s *Ship) Publish(ctx context.Context, c *vm.Call, ref string, r vm.Publish
 	if err := p.prepare(ctx, c); err != nil {
 		return out, err
 	}
-	act := access.Act{Verb: vm.OpPublish, What: "publish " + p.out.Path.String() + " to " + r.Bucket + "/" + r.Key, All: r, Details: map[string]string{
-		"state": string(r.Generation), "files with secrets that are allowed": fmt.Sprint(r.AllowSecrets),
-	}}
-	if err := s.cfg.Access.Approve(ctx, c, rec, act); err != nil {
-		return out, err
-	}
-	// The capture has a record of its own.
+	// The capture has a record of its own. It comes first: what is approved is a state that cannot
+	// change while the ask waits.
 	frozen, release, err := s.cfg.Engine.FrozenDisk(ctx, again(c), ref, string(r.Generation))
 	if err != nil {
 		return out, err
 	}
 	defer release()
+	if err := frozen.OwnedBy(c.Actor, rec); err != nil {
+		return out, err
+	}
+	state := string(frozen.Side.Generation)
+	act := access.Act{Verb: vm.OpPublish, What: "publish " + p.out.Path.String() + " to " + r.Bucket + "/" + r.Key, All: []any{r, state}, Details: map[string]string{
+		"state": state, "files with secrets that are allowed": fmt.Sprint(r.AllowSecrets),
+	}}
+	if err := s.cfg.Access.Approve(ctx, c, rec, act); err != nil {
+		return out, err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	src := p.open(ctx, frozen)
 	defer src.close()

@@ -40,7 +40,9 @@ func (s *session) sftp() {
 		s.refuse(err)
 		return
 	}
-	t := &tree{c: s.c, ctx: s.ctx}
+	ctx, over := s.beginning() // no request outlives the client, also none that waits for an approval
+	defer over()
+	t := &tree{c: s.c, ctx: ctx}
 	server := sftp.NewRequestServer(s.ch, sftp.Handlers{FileGet: t, FilePut: t, FileCmd: t, FileList: t},
 		sftp.WithStartDirectory(user.Workdir), sftp.WithRSAllocator())
 	st := vm.ExitStatus{}

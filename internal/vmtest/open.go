@@ -53,6 +53,7 @@ type Site struct {
 	PreviewDomains []string // default: only warren.localhost
 	ReachPrivate   []netip.Prefix
 	AskWebhook     asks.Webhook
+	AuditArgs      string          // as in house.Config
 	Scanner        objects.Scanner // of uploads; nil = every upload is clean
 	Remote         objects.Remote  // another S3 for the bytes of objects; nil = files
 	S3URL          string          // in signed links; "" = there are none
@@ -99,7 +100,7 @@ type House struct {
 
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
-	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Records: s.Backend, Version: "test", Volumes: s.World.Volumes, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, ReachPrivate: s.ReachPrivate, AskWebhook: s.AskWebhook, Scanner: s.Scanner, Remote: s.Remote, S3URL: s.S3URL, Config: engine.Config{
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Records: s.Backend, Version: "test", Volumes: s.World.Volumes, HostID: s.Host, Reader: s.World.Reader(), LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, ReachPrivate: s.ReachPrivate, AskWebhook: s.AskWebhook, AuditArgs: s.AuditArgs, Scanner: s.Scanner, Remote: s.Remote, S3URL: s.S3URL, Config: engine.Config{
 		Dir: s.Dir, Run: s.Run,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Folders: s.Folders,
