@@ -495,7 +495,7 @@ func TestHostsOfOneConnection(t *testing.T) {
 	w := newWorld(t, open)
 	f, why := w.net.begin(egress.TCP, netip.AddrPortFrom(npmAddr, 80))
 	if f == nil {
-		t.Fatal(why)
+		t.Fatalf("no connection begins: %s", why)
 	}
 	defer w.net.end(f)
 	for i := range maxChecks {
