@@ -5,6 +5,7 @@ package secret
 
 import (
 	"context"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -26,3 +27,6 @@ func (s *Secrets) Expire(name string, a vm.AccountID) {
 	rec, _ := s.named(a, name)
 	s.dropTokens(rec.ID)
 }
+
+// SetPatience sets how long the room waits for a service.
+func (s *Secrets) SetPatience(d time.Duration) { s.patience = d }
