@@ -219,7 +219,7 @@ func credentialText(c vm.Credential, job vm.Job) string {
 	byHand := "replace its value at " + or(c.Host, "its service")
 	switch {
 	case !c.RotatedAt.IsZero() && c.Others > 0:
-		return "rotated " + c.RotatedAt.Local().Format(time.DateTime) + "; " + itoa(c.Others) + " other VMs use the new value, too"
+		return "rotated " + c.RotatedAt.Local().Format(time.DateTime) + ", also for the other VMs that may use it (" + itoa(c.Others) + ")"
 	case !c.RotatedAt.IsZero():
 		return "rotated " + c.RotatedAt.Local().Format(time.DateTime)
 	case c.Removed:

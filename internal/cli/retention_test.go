@@ -125,7 +125,7 @@ func TestDoneSecrets(t *testing.T) {
 	f.on("POST /v1/vms/box/done", vm.Job{VM: box.ID, Complete: true, Remains: remains})
 	r := run(t, f, Local{}, "", "done", "box")
 	for _, want := range []string{
-		"crm: rotated 2026-11-24 12:00:00; 2 other VMs use the new value, too\n",
+		"crm: rotated 2026-11-24 12:00:00, also for the other VMs that may use it (2)\n",
 		"hub: NOT rotated: the rotator answered with status 500; `warren done " + string(box.ID) + "` tries again",
 		"key: not rotated: replace its value at key.example.com, then `warren secret set key`; with --rotate-url URL",
 		"old: not rotated: it was removed here; end its value at old.example.com\n",

@@ -247,6 +247,17 @@ func TestRotateRefused(t *testing.T) {
 	r.gives("when the store has space", r.box, "the-third-value")
 }
 
+// A value is sent to no other rotator than the one that it was given for.
+func TestRotatorIsSealed(t *testing.T) {
+	r, s := newRoom(t), newRotator(t)
+	if err := r.SetRotator("token", s.URL, r.c.Actor.Account); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.rotate("token"); vm.KindOf(err) != vm.Corrupt || len(s.asks) > 0 {
+		t.Errorf("a rotator that was put into the record: %v, it was asked %v, want kind %s", err, s.asks, vm.Corrupt)
+	}
+}
+
 // An end of the request does not interrupt a rotation: its rotator may have replaced the
 // value already.
 func TestRotateWithoutCaller(t *testing.T) {
@@ -455,5 +466,34 @@ func TestDoneAsks(t *testing.T) {
 	}
 	if j, err = r.e.Done(t.Context(), r.c, string(v.ID), job.DoneRequest{}); err != nil || step(j) != vm.StepDone {
 		t.Errorf("confirmed before: the step is %s, %v", step(j), err)
+	}
+}
+
+// A done that is cut off after it has rotated and removed the VM is repeated by the VM's id,
+// and rotates nothing again.
+func TestDoneCutOff(t *testing.T) {
+	r, s := newRoom(t), newRotator(t)
+	r.set(secret.Request{Name: "token", Value: value, RotateURL: s.URL})
+	writes := 0
+	r.site.Backend.Fault = func(done bool, ops []ledger.Op) error {
+		if !done && ops[0].Kind == "jobs" {
+			if writes++; writes > 1 {
+				return vm.Errorf(vm.NoSpace, "", "the store is full")
+			}
+		}
+		return nil
+	}
+	if _, err := r.e.Done(t.Context(), r.c, "box", job.DoneRequest{Rotate: true, Retention: vm.RetainNothing}); vm.KindOf(err) != vm.NoSpace || len(s.asks) != 1 {
+		t.Fatalf("done into a full store: %v, the rotator was asked %v", err, s.asks)
+	}
+	if _, there := r.e.VMOf(r.box.ID); there {
+		t.Fatal("the VM is not removed")
+	}
+	r.close()
+	r.site.Backend.Fault = nil
+	r.open()
+	j, err := r.e.Done(t.Context(), r.c, string(r.box.ID), job.DoneRequest{Rotate: true})
+	if err != nil || step(j) != vm.StepDone || len(s.asks) != 1 {
+		t.Errorf("repeated: %v, the step is %s, the rotator was asked %v", err, step(j), s.asks)
 	}
 }
