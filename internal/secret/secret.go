@@ -3,8 +3,9 @@
 
 // Package secret is the room of the secrets that the host puts into requests of VMs. It keeps
 // the values under the host's key, says which VMs may use which, and gives a VM's monitor the
-// current for one request at a time, after it has written the audit record. A value is in no
-// other record, no audit record, no event, no error and no answer to a user.
+// current for one request at a time, after it has written the audit record. It gets new values
+// from services, by OAuth or from a rotator. A value is in no other record, no audit record, no
+// event, no error and no answer to a user.
 //
 // A VM may use a secret if its network policy has a use of it (vm.SecretUse), which names the
 // secret by id: when the secret is removed, every use of it is void at once.
