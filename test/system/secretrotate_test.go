@@ -165,7 +165,7 @@ func TestSecretRotate(t *testing.T) {
 		works("after the server died in a rotation", "box")
 	})
 
-	id := decoded[api.VM](t, h.ok("inspect", "box", "--json")).ID
+	id := h.find("box").ID
 	used := s.refresh
 	r := h.run("done", "box", "--rm", "--json")
 	job := decoded[vm.Job](t, r.stdout)
@@ -190,22 +190,22 @@ func TestSecretRotate(t *testing.T) {
 	if got := decoded[api.Secret](t, h.ok("secret", "show", "api-token", "--json")); len(got.VMs) != 1 || got.VMs[0].Name != "other" || got.RotatedAt == nil {
 		t.Errorf("after done the secret is %+v, want it granted to the other VM only", got)
 	}
-	if r := h.run("done", string(id)); r.code != 0 || len(s.asks) != 1 || !strings.Contains(r.stdout, "api-token: rotated 2") {
+	if r := h.run("done", id); r.code != 0 || len(s.asks) != 1 || !strings.Contains(r.stdout, "api-token: rotated 2") {
 		t.Errorf("a second done, with %d rotations: %s", len(s.asks), r)
 	}
-	if s.asks[0]["vm"] != string(id) || s.asks[0]["secret"] != "api-token" || s.asks[0]["host"] != "api.example.com" {
+	if s.asks[0]["vm"] != id || s.asks[0]["secret"] != "api-token" || s.asks[0]["host"] != "api.example.com" {
 		t.Errorf("the rotator was asked %v", s.asks[0])
 	}
 
 	t.Run("fails", func(t *testing.T) {
 		s.set(func() { s.broken = true })
-		id := decoded[api.VM](t, h.ok("inspect", "other", "--json")).ID
+		id := h.find("other").ID
 		r := h.run("done", "other", "--rm")
 		if r.code != 6 || !strings.Contains(r.stdout, "api-token: NOT rotated: the rotator answered with status 500") || !strings.Contains(r.stdout, "crm-token: rotated 2") {
 			t.Errorf("done with a broken rotator: %s", r)
 		}
 		s.set(func() { s.broken = false })
-		if r := h.run("done", string(id)); r.code != 0 || len(s.asks) != 2 {
+		if r := h.run("done", id); r.code != 0 || len(s.asks) != 2 {
 			t.Errorf("done again, with %d rotations: %s", len(s.asks), r)
 		}
 	})
