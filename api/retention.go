@@ -29,6 +29,7 @@ type FinishVM struct {
 	KeepSnapshots bool            `json:"keepSnapshots,omitempty"` // confirms that the others have a purpose
 	LockVolumes   bool            `json:"lockVolumes,omitempty"`   // unmount its volumes and folders of the host, and lock the volumes that no other VM has
 	RevokeTokens  bool            `json:"revokeTokens,omitempty"`  // of the identities that were granted the VM
+	Rotate        bool            `json:"rotate,omitempty"`        // give the secrets that the VM could use new values at their services, where Warren can
 	Rotated       bool            `json:"rotated,omitempty"`       // credentials that code in it could reach are no longer valid
 	LogsReviewed  bool            `json:"logsReviewed,omitempty"`
 	Ship          *vm.ObjectRef   `json:"ship,omitempty"` // store its logs and the record as objects whose keys begin with this key

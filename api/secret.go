@@ -21,6 +21,8 @@ type SetSecret struct {
 	Env     string   `json:"env,omitempty"`     // "" = the name in upper case
 	Value   string   `json:"value"`             // never shown again; for OAuth the refresh token
 	OAuth   *OAuth   `json:"oauth,omitempty"`
+	// RotateURL is that of a rotator, which gives new values.
+	RotateURL string `json:"rotateUrl,omitempty"`
 }
 
 // String hides the values from logs.
@@ -32,6 +34,7 @@ type OAuth struct {
 	ClientID     string `json:"clientId"`
 	ClientSecret string `json:"clientSecret,omitempty"` // never shown
 	Scope        string `json:"scope,omitempty"`
+	RevokeURL    string `json:"revokeUrl,omitempty"` // where a replaced refresh token is revoked, as RFC 7009 says
 }
 
 // String hides the client's secret from logs.
@@ -47,6 +50,7 @@ type Secret struct {
 	Paths     []string   `json:"paths,omitempty"`
 	Env       string     `json:"env"`
 	OAuth     *OAuth     `json:"oauth,omitempty"`
+	RotateURL string     `json:"rotateUrl,omitempty"`
 	CreatedAt time.Time  `json:"createdAt"`
 	RotatedAt *time.Time `json:"rotatedAt,omitempty"` // when its value was last replaced
 	// Replaced says that the request gave an existing secret a new value.

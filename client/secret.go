@@ -25,6 +25,11 @@ func (c *Client) Secret(ctx context.Context, name string) (api.Secret, error) {
 	return do[api.Secret](ctx, c, call{method: "GET", path: pathOf("v1", "secrets", name)}, nil)
 }
 
+// RotateSecret gives a secret a new value at its service.
+func (c *Client) RotateSecret(ctx context.Context, name string) (api.Secret, error) {
+	return do[api.Secret](ctx, c, call{method: "POST", path: pathOf("v1", "secrets", name, "rotate")}, nil)
+}
+
 // RemoveSecret removes a secret. No VM can use it any more.
 func (c *Client) RemoveSecret(ctx context.Context, name string) error {
 	_, err := do[none](ctx, c, call{method: "DELETE", path: pathOf("v1", "secrets", name)}, nil)

@@ -23,7 +23,7 @@ type Remaining struct {
 	Copies    []Copy              `json:"copies"`              // what was copied out, published, committed or bundled, newest first
 	Artifacts []Artifact          `json:"artifacts,omitempty"` // versions of objects that come from it and are stored, newest first
 	Receipts  []string            `json:"receipts"`
-	// Credentials are the secrets that the VM could use, by name.
+	// Credentials are the secrets that the VM could ever use, by name.
 	Credentials []Credential `json:"credentials,omitempty"`
 	// Omitted counts the omitted entries of each list: the record of a job has a limited size.
 	Omitted map[string]int `json:"omitted,omitempty"`
@@ -32,11 +32,19 @@ type Remaining struct {
 // Credential is a secret that the programs of a VM could use. They never held its value, but
 // could make requests with it.
 type Credential struct {
+	ID      string    `json:"id,omitempty"` // of the secret; "" = the records of an older Warren do not name it
 	Name    string    `json:"name"`
-	Host    string    `json:"host,omitempty"`   // the one that gets it
-	Uses    int       `json:"uses"`             // requests that it was put into
-	LastUse time.Time `json:"lastUse,omitzero"` // zero = never
-	Granted bool      `json:"granted"`          // the VM may still use it
+	Host    string    `json:"host,omitempty"`     // the one that gets it
+	Uses    int       `json:"uses"`               // requests that it was put into
+	LastUse time.Time `json:"lastUse,omitzero"`   // zero = never
+	Granted bool      `json:"granted"`            // the VM may still use it
+	Removed bool      `json:"removed,omitempty"`  // there is no such secret any more
+	Others  int       `json:"otherVMs,omitempty"` // other VMs that may use it; a new value is for them, too
+	// RotatesBy is the way in which Warren can rotate it: oauth or rotator; "" = it cannot.
+	RotatesBy string    `json:"rotatesBy,omitempty"`
+	RotatedAt time.Time `json:"rotatedAt,omitzero"` // by the VM's done, after its last use; zero = not
+	// NotRotated is why the last rotation by the VM's done failed.
+	NotRotated string `json:"notRotated,omitempty"`
 }
 
 // RemainingVolume is a managed volume that a VM has used.
@@ -150,6 +158,9 @@ type Job struct {
 	Complete  bool      `json:"complete"`  // no step is open
 	Steps     []JobStep `json:"steps"`
 	Remains   Remaining `json:"remains"` // with the ids of the audit records
+
+	// CredentialsConfirmed says that a person confirmed that they are rotated.
+	CredentialsConfirmed bool `json:"credentialsConfirmed,omitempty"`
 
 	KeptSnapshots []SnapshotID `json:"keptSnapshots,omitempty"` // confirmed to have a purpose
 	Shipped       []Shipped    `json:"shipped,omitempty"`       // objects with its logs and its record

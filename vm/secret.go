@@ -25,6 +25,8 @@ type Secret struct {
 	Paths   []string `json:"paths,omitempty"`
 	Env     string   `json:"env"` // environment variable in the guest that holds the placeholder
 	OAuth   *OAuth   `json:"oauth,omitempty"`
+	// RotateURL is that of the rotator, which gives new values; "" = none.
+	RotateURL string `json:"rotateUrl,omitempty"`
 	// Prefix and Shape are what the placeholders of VMs look like: Shape is a random one.
 	Prefix    string    `json:"prefix,omitempty"`
 	Shape     string    `json:"shape"`
@@ -39,6 +41,35 @@ type OAuth struct {
 	ClientID string `json:"clientId"`
 	Scope    string `json:"scope,omitempty"`
 	Sealed   []byte `json:"sealed,omitempty"` // the client's secret, under the host's key; none = a public client
+	// RevokeURL is where a replaced refresh token is revoked (RFC 7009); "" = nowhere. Replaced
+	// is one that still has to be, under the host's key.
+	RevokeURL string `json:"revokeUrl,omitempty"`
+	Replaced  []byte `json:"replaced,omitempty"`
+}
+
+// The ways in which Warren can rotate a secret: give it a new value at its service.
+const (
+	RotatesByOAuth   = "oauth"   // a refresh gives another refresh token
+	RotatesByRotator = "rotator" // the rotator gives another value
+)
+
+// RotatesBy is the way in which Warren can rotate the secret; "" = it cannot.
+func (s Secret) RotatesBy() string {
+	switch {
+	case s.OAuth != nil:
+		return RotatesByOAuth
+	case s.RotateURL != "":
+		return RotatesByRotator
+	}
+	return ""
+}
+
+// Rotation asks to rotate a secret.
+type Rotation struct {
+	Name   string
+	ID     string // of the secret; "" = whichever has the name
+	VM     ID     // whose job has ended; "" = none
+	Reason string // for the audit record and the rotator
 }
 
 // Use is the use of the secret by a VM that holds the placeholder.

@@ -153,6 +153,7 @@ const (
 	OpSecretRemove Op = "secret-remove"
 	OpSecretGrant  Op = "secret-grant" // a VM may use it; also the end of that
 	OpSecretUse    Op = "secret-use"   // its value is put into a request of a VM
+	OpSecretRotate Op = "secret-rotate"
 )
 
 // Next is the effect of an operation on a VM's state.

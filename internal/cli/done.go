@@ -19,17 +19,18 @@ import (
 )
 
 type doneOptions struct {
-	name    string
-	stop    bool
-	suspend bool
-	remove  bool
-	drop    []string
-	dropAll bool
-	ask     bool
-	list    bool
-	json    bool
-	ship    string
-	in      api.FinishVM
+	name     string
+	stop     bool
+	suspend  bool
+	remove   bool
+	drop     []string
+	dropAll  bool
+	ask      bool
+	list     bool
+	json     bool
+	ship     string
+	noRotate bool
+	in       api.FinishVM
 }
 
 func newDone(a *app) *cobra.Command {
@@ -38,9 +39,13 @@ func newDone(a *app) *cobra.Command {
 		Use:   "done NAME",
 		Short: "Close the job of a VM step by step",
 		Long: `Go through the steps that end the work in a VM: stop its machine, lock its volumes, remove its mounts, delete
-snapshots without a purpose, confirm that credentials are rotated and logs are read, and list what was not erased.
-Each step is done, asked for, or left open. The record of the job keeps the ids of the audit records, also after
-the VM is deleted.
+snapshots without a purpose, rotate credentials, confirm that logs are read, and list what was not erased. Each step
+is done, asked for, or left open. The record of the job keeps the ids of the audit records, also after the VM is
+deleted.
+
+It rotates the secrets that the VM could use and that have OAuth or a rotator, except those that it rotated after
+the VM's last use. All VMs that may use them use the new values from then on. For other secrets, and for keys that
+you put into the VM yourself, it asks (--rotated).
 
 --ship stores the console's log, the logs of commands if the VM runs, the record and the audit records as objects,
 below the prefix, the VM's name and id. It lists them with their digests. Logs may hold secrets.
@@ -59,6 +64,7 @@ next "warren done NAME" continues with it. For a deleted VM, use its id.`,
 				return usage("--stop, --suspend and --rm exclude each other")
 			}
 			o.name = strings.Join(list, "")
+			o.in.Rotate = !o.noRotate
 			if o.ship != "" {
 				p, err := parseObject(o.ship, false)
 				if err != nil {
@@ -79,6 +85,7 @@ next "warren done NAME" continues with it. For a deleted VM, use its id.`,
 	f.BoolVar(&o.in.KeepSnapshots, "keep-snapshots", false, "confirm that the remaining snapshots have a purpose")
 	f.BoolVar(&o.in.LockVolumes, "lock-volumes", false, "unmount its volumes and folders, and lock the volumes that no other VM uses")
 	f.BoolVar(&o.in.RevokeTokens, "revoke-tokens", false, "revoke the tokens of the identities that were granted the VM")
+	f.BoolVar(&o.noRotate, "no-rotate", false, "rotate no secret; list those that could be rotated")
 	f.BoolVar(&o.in.Rotated, "rotated", false, "confirm that every credential that code in it could reach is rotated")
 	f.BoolVar(&o.in.LogsReviewed, "logs-reviewed", false, "confirm that its logs were read")
 	f.StringVar(&o.ship, "ship", "", "store its logs and the record as objects below s3://BUCKET/PREFIX")
@@ -174,8 +181,13 @@ func (a *app) askDone(o *doneOptions, left vm.Remaining) {
 	if !o.in.RevokeTokens {
 		o.in.RevokeTokens = yes("revoke the tokens of identities that reach the VM?")
 	}
-	if !o.in.Rotated {
-		o.in.Rotated = yes("have you rotated every key, token and password that code in it could reach?")
+	byWarren := func(c vm.Credential) bool { return o.in.Rotate && c.RotatesBy != "" }
+	if others := slices.DeleteFunc(slices.Clone(left.Credentials), byWarren); !o.in.Rotated && (len(others) > 0 || len(left.Credentials) == 0) {
+		except := ""
+		if len(others) < len(left.Credentials) {
+			except = ", except those that Warren rotates"
+		}
+		o.in.Rotated = yes("have you rotated every key, token and password that code in it could reach%s?", except)
 	}
 	if !o.in.LogsReviewed && left.State != "" {
 		o.in.LogsReviewed = yes("has a person read its logs (`warren logs %s`) before they go to tickets, traces or a model?", printable(o.name))
@@ -187,6 +199,9 @@ func (a *app) showJob(job vm.Job) {
 		mark := map[vm.StepState]string{vm.StepDone: "done", vm.StepOpen: "OPEN", vm.StepNone: "-"}[s.State]
 		a.details("%s\n", fold(fmt.Sprintf("  %-12s%-6s%s", s.Step, mark, plain(s.Why)), a.io.width))
 	}
+	for _, c := range job.Remains.Credentials {
+		a.details("%s\n", fold("  secret    "+printable(c.Name)+": "+plain(credentialText(c, job)), a.io.width))
+	}
 	for _, s := range job.Shipped {
 		a.details("  stored    %s, %s, sha256 %s\n", plain(s.ObjectRef.String()), human(s.Size), s.SHA256)
 	}
@@ -197,6 +212,24 @@ func (a *app) showJob(job vm.Job) {
 		a.details("  remains   disk %s, memory %s, logs %s\n", human(r.DiskBytes), human(r.MemoryBytes), human(r.LogBytes))
 	}
 	a.others(r)
+}
+
+// credentialText says whether a secret that a VM could use is rotated, and else what to do.
+func credentialText(c vm.Credential, job vm.Job) string {
+	byHand := "replace its value at " + or(c.Host, "its service")
+	switch {
+	case !c.RotatedAt.IsZero() && c.Others > 0:
+		return "rotated " + c.RotatedAt.Local().Format(time.DateTime) + ", also for the other VMs that may use it (" + itoa(c.Others) + ")"
+	case !c.RotatedAt.IsZero():
+		return "rotated " + c.RotatedAt.Local().Format(time.DateTime)
+	case c.Removed:
+		return "not rotated: it was removed here; end its value at " + or(c.Host, "its service")
+	case c.NotRotated != "":
+		return "NOT rotated: " + c.NotRotated + "; `warren done " + string(job.VM) + "` tries again; or " + byHand + ", then `warren secret set " + c.Name + "`"
+	case c.RotatesBy != "":
+		return "not rotated; `warren done " + string(job.VM) + "` without --no-rotate rotates it"
+	}
+	return "not rotated: " + byHand + ", then `warren secret set " + c.Name + "`; with --rotate-url URL Warren rotates it next time"
 }
 
 func (a *app) jobs(ctx context.Context, c *client.Client, asJSON bool) error {

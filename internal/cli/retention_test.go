@@ -108,6 +108,54 @@ func TestSaysWhatRemains(t *testing.T) {
 	}
 }
 
+// TestDoneSecrets: done says of each secret that the VM could use whether it is rotated, and
+// else what to do. It asks only about what Warren does not rotate.
+func TestDoneSecrets(t *testing.T) {
+	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.Local)
+	list := []vm.Credential{
+		{Name: "crm", RotatesBy: vm.RotatesByOAuth, RotatedAt: at, Others: 2},
+		{Name: "hub", Host: "hub.example.com", RotatesBy: vm.RotatesByRotator, NotRotated: "the rotator answered with status 500"},
+		{Name: "key", Host: "key.example.com"},
+		{Name: "old", Host: "old.example.com", Removed: true},
+		{Name: "tea", RotatesBy: vm.RotatesByRotator},
+	}
+	f := newFake(t)
+	remains := vm.Remaining{VM: box.ID, Credentials: list}
+	f.on("GET /v1/vms/box/remains", remains)
+	f.on("POST /v1/vms/box/done", vm.Job{VM: box.ID, Complete: true, Remains: remains})
+	r := run(t, f, Local{}, "", "done", "box")
+	for _, want := range []string{
+		"crm: rotated 2026-11-24 12:00:00, also for the other VMs that may use it (2)\n",
+		"hub: NOT rotated: the rotator answered with status 500; `warren done " + string(box.ID) + "` tries again",
+		"key: not rotated: replace its value at key.example.com, then `warren secret set key`; with --rotate-url URL",
+		"old: not rotated: it was removed here; end its value at old.example.com\n",
+		"tea: not rotated; `warren done " + string(box.ID) + "` without --no-rotate rotates it\n",
+	} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("done does not say %q:\n%s", want, r.out)
+		}
+	}
+	const question = "have you rotated every key, token and password that code in it could reach"
+	for _, c := range []struct {
+		list []vm.Credential
+		line string
+		want string
+	}{
+		{list, "done box --ask", question + ", except those that Warren rotates?"},
+		{list[:2], "done box --ask", ""},
+		{list[:2], "done box --ask --no-rotate", question + "?"},
+		{nil, "done box --ask", question + "?"},
+	} {
+		f := newFake(t)
+		f.on("GET /v1/vms/box/remains", vm.Remaining{VM: box.ID, Credentials: c.list})
+		f.on("POST /v1/vms/box/done", vm.Job{VM: box.ID, Complete: true})
+		r := run(t, f, Local{}, "", strings.Fields(c.line)...)
+		if c.want == "" && strings.Contains(r.stderr, question) || !strings.Contains(r.stderr, c.want) {
+			t.Errorf("%s with the secrets %+v asks:\n%s\nwant %q", c.line, c.list, r.stderr, c.want)
+		}
+	}
+}
+
 // TestDone: flags and answers become one request; open steps show in the exit
 // status.
 func TestDone(t *testing.T) {
@@ -116,13 +164,14 @@ func TestDone(t *testing.T) {
 		line, stdin, want string
 		complete          bool
 	}{
-		{"done box", "", `{}`, false},
+		{"done box", "", `{"rotate":true}`, false},
+		{"done box --no-rotate", "", `{}`, false},
 		{
 			"done box --stop --drop-snapshots --rotated --logs-reviewed --revoke-tokens --label T-7", "",
-			`{"label":"T-7","retention":"stop","dropSnapshots":["sc-a","sc-b"],"revokeTokens":true,"rotated":true,"logsReviewed":true}`, true,
+			`{"label":"T-7","retention":"stop","dropSnapshots":["sc-a","sc-b"],"revokeTokens":true,"rotate":true,"rotated":true,"logsReviewed":true}`, true,
 		},
-		{"done box --ask", "suspend\ny\nn\ny\nn\nyes\ny\n", `{"retention":"suspend","dropSnapshots":["sc-a"],"keepSnapshots":true,"rotated":true,"logsReviewed":true}`, true},
-		{"done box --ask --rm", "", `{"retention":"destroy"}`, false},
+		{"done box --ask", "suspend\ny\nn\ny\nn\nyes\ny\n", `{"retention":"suspend","dropSnapshots":["sc-a"],"keepSnapshots":true,"rotate":true,"rotated":true,"logsReviewed":true}`, true},
+		{"done box --ask --rm", "", `{"retention":"destroy","rotate":true}`, false},
 	} {
 		f := newFake(t)
 		f.on("GET /v1/vms/box/remains", left)

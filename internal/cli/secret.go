@@ -17,7 +17,7 @@ import (
 
 func newSecret(a *app) *cobra.Command {
 	return group("secret", "Keep secrets outside of VMs", "  warren secret set github-token --host api.github.com --header Authorization --file token.txt\n  warren secret grant github-token box",
-		newSecretSet(a), newSecretLs(a), newSecretShow(a), newSecretGrant(a), newSecretRevoke(a), newSecretRm(a))
+		newSecretSet(a), newSecretLs(a), newSecretShow(a), newSecretRotate(a), newSecretGrant(a), newSecretRevoke(a), newSecretRm(a))
 }
 
 // completeSecret completes the first argument with secrets, and the second with VMs.
@@ -56,10 +56,15 @@ after a word such as Bearer, or be the password or the user of Basic authenticat
 The value comes from --file or from standard input, never from the command line. For an existing secret give the
 name alone: it gets the new value, and every VM uses it from then on.
 
-With --oauth-token-url the value is a refresh token: the server gets access tokens with it and puts those in.`,
+With --oauth-token-url the value is a refresh token: the server gets access tokens with it and puts those in.
+
+With --rotate-url Warren can give the secret new values ("warren secret rotate", "warren done"): it posts
+{"secret", "host", "account", "reason", "vm"} to the URL, with the present value as bearer token, and the rotator
+answers {"value": "..."}.`,
 		Example: `  warren secret set github-token --host api.github.com --header Authorization --file token.txt
   warren secret set ANTHROPIC_API_KEY --host api.anthropic.com --header X-Api-Key --path '/v1/**' --file key.txt
   warren secret set github-token --file new-token.txt
+  warren secret set github-token --rotate-url https://rotator.example.com/github --file token.txt
   warren secret set crm --host api.crm.example --header Authorization --oauth-token-url https://login.crm.example/token --oauth-client-id warren`,
 		Args: args(1, 1, "which name? warren secret set NAME --host HOST --header HEADER"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -85,6 +90,8 @@ With --oauth-token-url the value is a refresh token: the server gets access toke
 	f.StringVar(&o.oauth.ClientID, "oauth-client-id", "", "client id for --oauth-token-url")
 	f.StringVar(&o.clientFile, "oauth-client-secret-file", "", "read the client's secret for --oauth-token-url from this file")
 	f.StringVar(&o.oauth.Scope, "oauth-scope", "", "scope of the access tokens (default the refresh token's)")
+	f.StringVar(&o.oauth.RevokeURL, "oauth-revoke-url", "", "URL at which a rotation revokes the old refresh token (RFC 7009)")
+	f.StringVar(&o.in.RotateURL, "rotate-url", "", "URL of a rotator, which gives new values")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -185,8 +192,11 @@ func newSecretLs(a *app) *cobra.Command {
 			t := &table{head: []string{"NAME", "HOST", "HEADER", "ENV", "KIND", "AGE"}}
 			for _, s := range l {
 				kind := "value"
-				if s.OAuth != nil {
+				switch {
+				case s.OAuth != nil:
 					kind = "oauth"
+				case s.RotateURL != "":
+					kind = "rotator"
 				}
 				host := s.Host
 				if s.Port != 443 {
@@ -239,6 +249,9 @@ func (a *app) showSecret(s api.Secret) {
 	if s.OAuth != nil {
 		a.io.printf("access tokens from %s, client %s\n", plain(s.OAuth.TokenURL), plain(s.OAuth.ClientID))
 	}
+	if s.RotateURL != "" {
+		a.io.printf("new values from %s\n", plain(s.RotateURL))
+	}
 	t := &table{head: []string{"VM", "ID", "PLACEHOLDER", "HOST ALLOWED"}}
 	for _, v := range s.VMs {
 		reach := "no"
@@ -248,6 +261,41 @@ func (a *app) showSecret(s api.Secret) {
 		t.add(plain(or(v.Name, "-")), string(v.ID), plain(v.Placeholder), reach)
 	}
 	a.io.print(t)
+}
+
+func newSecretRotate(a *app) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use: "rotate NAME", Short: "Give a secret a new value at its service",
+		Long: `Give a secret a new value at its service: by an OAuth refresh (--oauth-token-url of "secret set"), which has to give
+a new refresh token, or by its rotator (--rotate-url). Every VM that may use the secret uses the new value from then
+on, with the placeholder that it has. Until the new value is stored, the old one stays in force.`,
+		Example: "  warren secret rotate github-token\n  warren secret rotate github-token --json",
+		Args:    args(1, 1, "which secret? warren secret rotate NAME"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			s, err := c.RotateSecret(cmd.Context(), list[0])
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return a.io.json(s)
+			}
+			a.io.printf("%s is rotated: VMs that may use it use the new value from now on\n", plain(s.Name))
+			return nil
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, list []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(list) > 0 {
+				return nil, noFiles
+			}
+			return a.completeSecret(cmd, list, prefix)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	return cmd
 }
 
 func newSecretGrant(a *app) *cobra.Command {

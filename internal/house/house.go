@@ -146,7 +146,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Changes = changes.New(changes.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Repo: h.Repo, Scratch: c.Dir.RepoIncoming(), Reader: c.Reader, Clock: c.Clock, Log: c.Log})
 	h.Memories = changes.NewMemories(ctx, h.Ledger, changes.MemoryConfig{Engine: h.Engine, Repo: h.Repo, Journal: h.Journal, Changes: h.Changes, Now: c.Clock.Now, Log: c.Log})
 	h.Ship = ship.New(ship.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Objects: h.Objects, Reader: c.Reader, Log: c.Log})
-	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Now: c.Clock.Now, Ship: h.Ship, Object: h.object})
+	h.Job = job.New(h.Ledger, job.Config{Engine: h.Engine, Access: h.Access, Vault: h.Vault, Meter: h.Meter, Journal: h.Journal, Secrets: h.Secrets, Now: c.Clock.Now, Ship: h.Ship, Object: h.object})
 	h.Handoff = handoff.New(handoff.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Engine: h.Engine, Repo: h.Repo, Objects: h.Objects, Published: h.publishedRefs, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Backup = backup.New(backup.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Records: c.Records, Engine: h.Engine, Repos: h.Repo, Objects: h.Objects, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Journal.Know(journal.Facts{VM: h.Engine.VMOf, Right: h.Access.RightDigest})

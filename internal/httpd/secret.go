@@ -17,6 +17,7 @@ func (s *server) secretRoutes() []route {
 		{"GET", "/v1/secrets", key, s.secrets, "Secrets by name, without their values.", nil, api.SecretList{}, false, ""},
 		{"GET", "/v1/secrets/{secret}", key, s.secret, "One secret without its value, and the VMs that may use it.", nil, api.Secret{}, false, ""},
 		{"DELETE", "/v1/secrets/{secret}", key, s.removeSecret, "Remove a secret; no VM can use it any more.", nil, okBody{}, false, ""},
+		{"POST", "/v1/secrets/{secret}/rotate", key, s.rotateSecret, "Give a secret a new value at its service: by an OAuth refresh, or by its rotator. VMs use it from then on.", nil, api.Secret{}, false, ""},
 		{"PUT", "/v1/secrets/{secret}/vms/{vm}", key, s.grantSecret, "Let a VM use a secret.", nil, api.SecretVM{}, false, ""},
 		{"DELETE", "/v1/secrets/{secret}/vms/{vm}", key, s.revokeSecret, "End the use of a secret by a VM.", nil, okBody{}, false, ""},
 	}
@@ -25,10 +26,10 @@ func (s *server) secretRoutes() []route {
 func shownSecret(s vm.Secret) api.Secret {
 	out := api.Secret{
 		Name: s.Name, Host: s.Host, Port: s.Port, Header: s.Header, Methods: s.Methods, Paths: s.Paths, Env: s.Env,
-		CreatedAt: s.CreatedAt, RotatedAt: moment(s.RotatedAt),
+		RotateURL: s.RotateURL, CreatedAt: s.CreatedAt, RotatedAt: moment(s.RotatedAt),
 	}
 	if s.OAuth != nil {
-		out.OAuth = &api.OAuth{TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, Scope: s.OAuth.Scope}
+		out.OAuth = &api.OAuth{TokenURL: s.OAuth.TokenURL, ClientID: s.OAuth.ClientID, Scope: s.OAuth.Scope, RevokeURL: s.OAuth.RevokeURL}
 	}
 	return out
 }
@@ -40,9 +41,10 @@ func (s *server) setSecret(q *request) error {
 	}
 	req := secret.Request{
 		Name: in.Name, Host: in.Host, Port: in.Port, Header: in.Header, Methods: in.Methods, Paths: in.Paths, Env: in.Env, Value: in.Value,
+		RotateURL: in.RotateURL,
 	}
 	if in.OAuth != nil {
-		req.OAuth = &vm.OAuth{TokenURL: in.OAuth.TokenURL, ClientID: in.OAuth.ClientID, Scope: in.OAuth.Scope}
+		req.OAuth = &vm.OAuth{TokenURL: in.OAuth.TokenURL, ClientID: in.OAuth.ClientID, Scope: in.OAuth.Scope, RevokeURL: in.OAuth.RevokeURL}
 		req.ClientSecret = in.OAuth.ClientSecret
 	}
 	rec, replaced, err := s.Secrets.Set(q.Context(), q.call, req)
@@ -86,6 +88,14 @@ func secretVM(v vm.VM, name string) api.SecretVM {
 		out.Placeholder, out.Reachable = u.Placeholder, secret.Reachable(v.Network, u)
 	}
 	return out
+}
+
+func (s *server) rotateSecret(q *request) error {
+	rec, err := s.Secrets.Rotate(q.Context(), q.call, vm.Rotation{Name: q.values["secret"], Reason: "request"})
+	if err != nil {
+		return err
+	}
+	return q.ok(shownSecret(rec))
 }
 
 func (s *server) removeSecret(q *request) error {

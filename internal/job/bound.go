@@ -55,6 +55,7 @@ func shorten(job vm.Job, n int) vm.Job {
 	for i := range left.Artifacts {
 		left.Artifacts[i].Key, left.Artifacts[i].Path = vm.Clip(left.Artifacts[i].Key, maxText), vm.Clip(left.Artifacts[i].Path, maxText)
 	}
+	left.Credentials = firstOf(left.Credentials, n, omitted, "credentials")
 	left.Receipts = firstOf(left.Receipts, n*maxNames, omitted, "receipts")
 	job.KeptSnapshots = firstOf(job.KeptSnapshots, n*maxNames, omitted, "keptSnapshots")
 	job.Shipped = firstOf(job.Shipped, n, omitted, "shipped")

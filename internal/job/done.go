@@ -22,6 +22,7 @@ type DoneRequest struct {
 	KeepSnapshots bool            // the other snapshots have a purpose
 	LockVolumes   bool            // unmount the VM's volumes and directories of the host; lock the volumes that no other VM uses
 	RevokeTokens  bool            // of the identities that were granted the VM
+	Rotate        bool            // rotate the secrets that the VM could use, where Warren can
 	Rotated       bool            // the credentials that generated code could reach are no longer valid
 	LogsReviewed  bool
 	Ship          *vm.ObjectRef // where to store logs and record: a bucket and a prefix; nil = nowhere
@@ -49,12 +50,24 @@ func (j *Job) Done(ctx context.Context, c *vm.Call, ref string, r DoneRequest) (
 	if err := j.shipLogs(ctx, c, &job, r.Ship); err != nil { // before the VM is gone
 		return job, err
 	}
+	if r.Retention == vm.RetainNothing { // so that a later request finds the VM if this one is cut off
+		if job.Remains, err = j.Remains(ctx, c, string(job.VM)); err == nil {
+			job.Ended = j.cfg.Now().UTC()
+			_, err = j.save(ctx, job)
+		}
+		if err != nil {
+			return job, err
+		}
+	}
 	revoked, err := j.finish(ctx, c, job, running, r)
 	if err != nil {
 		return job, err
 	}
 	if job.Remains, err = j.Remains(ctx, c, string(job.VM)); err != nil {
 		return job, err
+	}
+	if r.Rotate { // the VM, if it was ended, can use no new value
+		j.rotate(ctx, c, &job)
 	}
 	job.Label, job.Ended, job.Retention = cmp.Or(r.Label, job.Label), j.cfg.Now().UTC(), cmp.Or(r.Retention, job.Retention)
 	judge(&job, r, revoked, len(j.cfg.Access.TokensFor(job.VM)))
@@ -85,7 +98,7 @@ func (j *Job) find(c *vm.Call, ref string) (job vm.Job, running bool, err error)
 	}
 	job.VM, job.Account, job.Name, job.Started = rec.ID, rec.Account, rec.Name, rec.CreatedAt
 	if rec.StartedAt.After(job.Ended) { // the VM was used again: earlier checks are out of date
-		job.Steps, job.Retention, job.KeptSnapshots, job.Shipped = nil, "", nil, nil
+		job.Steps, job.Retention, job.KeptSnapshots, job.Shipped, job.CredentialsConfirmed = nil, "", nil, nil, false
 	}
 	return job, rec.State == vm.Running, nil
 }

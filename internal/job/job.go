@@ -31,11 +31,20 @@ type Config struct {
 	Vault   *vault.Vault
 	Meter   *meter.Meter
 	Journal *journal.Journal
+	Secrets Secrets
 	Now     func() time.Time
 	Ship    Shipper // nil = nothing can be stored as objects
 	// Object finds a stored version that the caller may read, without its bytes; nil = this
 	// server has no object storage. Kinds NotFound, Denied.
 	Object func(ctx context.Context, c *vm.Call, ref vm.ObjectRef) (vm.Object, error)
+}
+
+// Secrets is what the room asks of the room of secrets.
+type Secrets interface {
+	// Lookup finds a secret, and the VMs that may use it; false = it was removed.
+	Lookup(a vm.AccountID, in vm.Rotation) (rec vm.Secret, users []vm.VM, ok bool)
+	// Rotate gives a secret a new value at its service. It blocks for the service.
+	Rotate(ctx context.Context, c *vm.Call, in vm.Rotation) (vm.Secret, error)
 }
 
 // Job is the room. All methods may be called at once from many goroutines.

@@ -44,8 +44,7 @@ func judge(job *vm.Job, r DoneRequest, revoked, tokens int) {
 	}
 	judgeVolumes(left, step)
 	judgeSnapshots(job, r, step)
-	seen(vm.StepCredentials, r.Rotated, fmt.Sprintf("they were rotated; %d tokens were revoked here", revoked),
-		fmt.Sprintf("keys, tokens and passwords that code in the VM could reach may be known to it; Warren knows of %d tokens of identities that reach it, and put in %s: `warren secret set NAME` replaces one", tokens, named(left.Credentials)))
+	judgeCredentials(job, r, was[vm.StepCredentials].Why, revoked, tokens, step)
 	step(vm.StepReceipts, vm.StepDone, "%d audit records are in the record of the job", len(left.Receipts))
 	if left.State == "" && len(job.Shipped) == 0 {
 		step(vm.StepLogs, vm.StepNone, "they went with the VM")
@@ -58,6 +57,32 @@ func judge(job *vm.Job, r DoneRequest, revoked, tokens int) {
 		step(s.Step, s.State, "%s", s.Why)
 	}
 	step(vm.StepRemains, vm.StepDone, "%d snapshots, %d VMs made of it, %d copies taken out, %d stored artifacts", len(left.Snapshots), len(left.Forks), len(left.Copies), len(left.Artifacts))
+}
+
+// judgeCredentials closes the step when a person confirmed it, or when Warren rotated every
+// secret that it put in for the VM, and no token reaches the VM.
+func judgeCredentials(job *vm.Job, r DoneRequest, was string, revoked, tokens int, step func(string, vm.StepState, string, ...any)) {
+	var open []string
+	for _, c := range job.Remains.Credentials {
+		if c.RotatedAt.IsZero() {
+			open = append(open, fmt.Sprintf("%s for %s (used %d times)", c.Name, c.Host, c.Uses))
+		}
+	}
+	n := len(job.Remains.Credentials)
+	confirmed := job.CredentialsConfirmed
+	job.CredentialsConfirmed = confirmed || r.Rotated
+	switch {
+	case r.Rotated:
+		step(vm.StepCredentials, vm.StepDone, "they were rotated, %d of them by Warren; %d tokens were revoked here", n-len(open), revoked)
+	case confirmed:
+		step(vm.StepCredentials, vm.StepDone, "%s", was)
+	case n > 0 && len(open) == 0 && tokens == 0:
+		step(vm.StepCredentials, vm.StepDone, "Warren rotated all %d secrets that the VM could use; it does not know those that were put into the VM in another way", n)
+	case len(open) > 0:
+		step(vm.StepCredentials, vm.StepOpen, "%d of %d secrets that the VM could use are rotated, not %s; %d tokens of identities reach the VM; nobody has said that all other keys, tokens and passwords that code in it could reach are rotated", n-len(open), n, strings.Join(open, ", "), tokens)
+	default:
+		step(vm.StepCredentials, vm.StepOpen, "keys, tokens and passwords that code in the VM could reach may be known to it; Warren rotated %d secrets, and knows of %d tokens of identities that reach it", n, tokens)
+	}
 }
 
 // judgeVolumes closes the step of volumes when every volume that the VM worked in is

@@ -50,7 +50,7 @@ func (j *Job) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Remai
 			worked = append(worked, vm.VolumeID(id))
 		}
 	}
-	out.Credentials = credentials(rec.Network, records)
+	out.Credentials = j.credentials(c.Actor.Account, id, rec.Network, records)
 	more := 0
 	if out.Artifacts, more, err = j.artifacts(ctx, c, records); err != nil {
 		return out, err

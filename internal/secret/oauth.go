@@ -6,8 +6,6 @@ package secret
 import (
 	"context"
 	"encoding/json"
-	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -24,10 +22,11 @@ type token struct {
 }
 
 const (
-	refreshTimeout = 20 * time.Second
-	refreshEarly   = time.Minute     // before the token ends
-	unknownLife    = 5 * time.Minute // of a token whose server does not say
-	maxTokenAnswer = 64 << 10
+	refreshEarly = time.Minute     // before the token ends
+	unknownLife  = 5 * time.Minute // of a token whose server does not say
+	maxAnswer    = 64 << 10        // of a service
+
+	tokenServer = "the server that issues access tokens"
 )
 
 // dropTokens drops the access token of a secret.
@@ -37,16 +36,22 @@ func (s *Secrets) dropTokens(id string) {
 	delete(s.tokens, id)
 }
 
+// tokenOf returns the access token of a secret, which may be empty.
+func (s *Secrets) tokenOf(id string) *token {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tokens[id]
+	if t == nil {
+		t = &token{}
+		s.tokens[id] = t
+	}
+	return t
+}
+
 // accessToken returns a token that is still valid, and asks for a new one if there is none.
 // Kind Unavailable when the server that issues them does not give one.
 func (s *Secrets) accessToken(ctx context.Context, rec vm.Secret) (string, error) {
-	s.mu.Lock()
-	t := s.tokens[rec.ID]
-	if t == nil {
-		t = &token{}
-		s.tokens[rec.ID] = t
-	}
-	s.mu.Unlock()
+	t := s.tokenOf(rec.ID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.value != "" && s.cfg.Now().Before(t.until) {
@@ -56,7 +61,7 @@ func (s *Secrets) accessToken(ctx context.Context, rec vm.Secret) (string, error
 	if !ok {
 		return "", vm.Errorf(vm.NotFound, rec.Name, "the secret was removed")
 	}
-	got, err := s.refresh(ctx, rec)
+	got, err := s.refresh(ctx, rec, false)
 	if err != nil {
 		return "", err
 	}
@@ -76,51 +81,40 @@ type tokenAnswer struct {
 }
 
 // refresh asks for an access token. A new refresh token is stored before the access token is
-// used, because it may have replaced the old one. It ignores the cancellation of ctx: a guest
-// that hangs up must not lose the only token that is still valid.
-func (s *Secrets) refresh(ctx context.Context, rec vm.Secret) (got tokenAnswer, err error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
-	defer stop()
+// used, because it may have replaced the old one. With rotate it fails unless there is a new
+// one, and keeps the old one to be revoked. It ignores the cancellation of ctx: a guest that
+// hangs up must not lose the only token that is still valid.
+func (s *Secrets) refresh(ctx context.Context, rec vm.Secret, rotate bool) (got tokenAnswer, err error) {
+	ctx = context.WithoutCancel(ctx)
+	failed := noToken
+	if rotate {
+		failed = notRotated
+	}
 	refresh, err := s.unseal(rec, "value", rec.Sealed)
 	if err != nil {
 		return got, err
 	}
-	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh}, "client_id": {rec.OAuth.ClientID}}
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh}}
 	if rec.OAuth.Scope != "" {
 		form.Set("scope", rec.OAuth.Scope)
 	}
-	if len(rec.OAuth.Sealed) > 0 {
-		client, err := s.unseal(rec, "client", rec.OAuth.Sealed)
-		if err != nil {
-			return got, err
-		}
-		form.Set("client_secret", client)
+	if err := s.addClient(rec, form); err != nil {
+		return got, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, rec.OAuth.TokenURL, strings.NewReader(form.Encode()))
+	body, err := s.post(ctx, tokenServer, rec.OAuth.TokenURL, formType, "", form.Encode())
 	if err != nil {
-		return got, vm.Errorf(vm.Internal, rec.Name, "the token's URL cannot be used")
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Accept", "application/json")
-	resp, err := s.cfg.Net.Fixed().Do(r)
-	if err != nil { // it names the URL, and no value
-		return got, noToken(rec, "the server that issues access tokens was not reached: %v", err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTokenAnswer))
-	if err != nil {
-		return got, noToken(rec, "the answer of the server that issues access tokens ended early")
-	}
-	if resp.StatusCode != http.StatusOK { // what it says may repeat the token
-		return got, noToken(rec, "the server that issues access tokens answered with status %d", resp.StatusCode)
+		return got, failed(rec, "%v", err)
 	}
 	bad := func(v string) bool {
 		return len(v) > maxValue || strings.ContainsFunc(v, func(c rune) bool { return c <= ' ' || c > '~' })
 	}
 	if err := json.Unmarshal(body, &got); err != nil || got.AccessToken == "" || bad(got.AccessToken) || bad(got.RefreshToken) {
-		return got, noToken(rec, "the answer of the server that issues access tokens has no usable token")
+		return got, failed(rec, "the answer of %s has no usable token", tokenServer)
 	}
 	if got.RefreshToken == "" || got.RefreshToken == refresh {
+		if rotate {
+			return got, noRotator(rec, "%s gives no new refresh token", tokenServer)
+		}
 		return got, nil
 	}
 	sealed, err := s.sealed(rec, "value", got.RefreshToken)
@@ -128,12 +122,32 @@ func (s *Secrets) refresh(ctx context.Context, rec vm.Secret) (got tokenAnswer, 
 		return got, err
 	}
 	_, err = s.table.Change(ctx, rec.ID, func(have *vm.Secret) error {
-		if have.RotatedAt.Equal(rec.RotatedAt) { // a person's newer value stays
-			have.Sealed = sealed
+		if !have.RotatedAt.Equal(rec.RotatedAt) { // a person's newer value stays
+			return nil
+		}
+		have.Sealed = sealed
+		if rotate {
+			have.RotatedAt = s.cfg.Now().UTC()
+		}
+		if rotate && have.OAuth.RevokeURL != "" {
+			o := *have.OAuth
+			o.Replaced = rec.Sealed
+			have.OAuth = &o
 		}
 		return nil
 	})
 	return got, err
+}
+
+// addClient adds what names the client of a secret to a form.
+func (s *Secrets) addClient(rec vm.Secret, form url.Values) error {
+	form.Set("client_id", rec.OAuth.ClientID)
+	if len(rec.OAuth.Sealed) == 0 {
+		return nil
+	}
+	client, err := s.unseal(rec, "client", rec.OAuth.Sealed)
+	form.Set("client_secret", client)
+	return err
 }
 
 func noToken(rec vm.Secret, format string, args ...any) error {

@@ -24,6 +24,7 @@ type Request struct {
 	Value              string // for OAuth the refresh token
 	OAuth              *vm.OAuth
 	ClientSecret       string // of the OAuth client; "" = a public client
+	RotateURL          string // of the rotator; "" = none, or the one that it has
 }
 
 var (
@@ -62,12 +63,35 @@ func (in Request) checkValue() error {
 		return invalid(in.Name, "the value has fewer than 8 characters, so that it cannot be kept apart from ordinary text").
 			WithHint("give it in a file (--file) or on standard input")
 	}
+	if in.RotateURL != "" {
+		if in.OAuth != nil {
+			return invalid(in.Name, "a secret has a rotator or OAuth, not both")
+		}
+		if err := checkHTTPS("the rotator's URL", in.RotateURL); err != nil {
+			return err
+		}
+	}
+	if in.OAuth != nil && in.OAuth.RevokeURL != "" {
+		return checkHTTPS("the URL of revocations", in.OAuth.RevokeURL)
+	}
+	return nil
+}
+
+// checkHTTPS checks the URL of a service that gets a value.
+func checkHTTPS(what, raw string) error {
+	u, err := outside.CheckURL(raw)
+	if err != nil {
+		return err
+	}
+	if u.Scheme != "https" || u.User != nil {
+		return invalid(u.Redacted(), "%s must begin with https:// and hold no user", what)
+	}
 	return nil
 }
 
 // record checks where a new secret goes.
 func (in Request) record() (rec vm.Secret, err error) {
-	rec = vm.Secret{Name: in.Name, Port: in.Port, Header: http.CanonicalHeaderKey(in.Header), Env: in.Env, OAuth: in.OAuth}
+	rec = vm.Secret{Name: in.Name, Port: in.Port, Header: http.CanonicalHeaderKey(in.Header), Env: in.Env, OAuth: in.OAuth, RotateURL: in.RotateURL}
 	if in.Host == "" {
 		return rec, invalid(in.Name, "a secret needs the one host that gets it").
 			WithHint("warren secret set %s --host api.example.com --header Authorization", in.Name)
@@ -100,12 +124,8 @@ func (in Request) record() (rec vm.Secret, err error) {
 		return rec, err
 	}
 	if in.OAuth != nil {
-		u, err := outside.CheckURL(in.OAuth.TokenURL)
-		if err != nil {
+		if err := checkHTTPS("the token's URL", in.OAuth.TokenURL); err != nil {
 			return rec, err
-		}
-		if u.Scheme != "https" || u.User != nil {
-			return rec, invalid(u.Redacted(), "the token's URL must begin with https:// and hold no user")
 		}
 		if in.OAuth.ClientID == "" {
 			return rec, invalid(in.Name, "the client id of OAuth is missing").WithHint("--oauth-client-id ID")
@@ -136,6 +156,9 @@ func patterns(methods, paths []string) (m, p []string, err error) {
 	return m, p, nil
 }
 
+// differs reports whether a part of a request that is given is not the present one.
+func differs(given, present string) bool { return given != "" && given != present }
+
 // keeps refuses a request that would move an existing secret to another place: programs and
 // people rely on where it goes.
 func (in Request) keeps(old vm.Secret) error {
@@ -160,8 +183,10 @@ func (in Request) keeps(old vm.Secret) error {
 		return other("path", strings.Join(old.Paths, ", "))
 	case in.Env != "" && in.Env != old.Env:
 		return other("environment variable", old.Env)
-	case in.OAuth != nil && (old.OAuth == nil || in.OAuth.TokenURL != old.OAuth.TokenURL || in.OAuth.ClientID != old.OAuth.ClientID):
+	case in.OAuth != nil && (old.OAuth == nil || differs(in.OAuth.TokenURL, old.OAuth.TokenURL) || differs(in.OAuth.ClientID, old.OAuth.ClientID)):
 		return other("kind", "its OAuth client differs")
+	case in.RotateURL != "" && old.OAuth != nil:
+		return other("kind", "it has OAuth, and needs no rotator")
 	}
 	return nil
 }

@@ -3,14 +3,16 @@
 
 // Package secret is the room of the secrets that the host puts into requests of VMs. It keeps
 // the values under the host's key, says which VMs may use which, and gives a VM's monitor the
-// current for one request at a time, after it has written the audit record. A value is in no
-// other record, no audit record, no event, no error and no answer to a user.
+// current for one request at a time, after it has written the audit record. It gets new values
+// from services, by OAuth or from a rotator. A value is in no other record, no audit record, no
+// event, no error and no answer to a user.
 //
 // A VM may use a secret if its network policy has a use of it (vm.SecretUse), which names the
 // secret by id: when the secret is removed, every use of it is void at once.
 package secret
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -42,7 +44,7 @@ type VMs interface {
 type Config struct {
 	Dir     layout.Dir
 	Journal *journal.Journal
-	Net     *outside.Net // reaches the servers that issue access tokens
+	Net     *outside.Net // reaches the servers that issue access tokens, and rotators
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -59,6 +61,9 @@ type Secrets struct {
 	mu     sync.Mutex
 	tokens map[string]*token // by id of the secret; guarded by mu
 	opened *seal.HostKey     // guarded by mu; nil = not read yet
+	// rotating are the ids of the secrets that are being rotated; guarded by mu.
+	rotating map[string]bool
+	patience time.Duration // for the answer of a service
 
 	paces paces
 }
@@ -92,7 +97,7 @@ func nameKey(a vm.AccountID, name string) string { return string(a) + "/" + name
 
 // New returns the room with its table in the ledger. Load the ledger next, then call Open.
 func New(l *ledger.Ledger, cfg Config) *Secrets {
-	return &Secrets{cfg: cfg, host: l.Host(), table: ledger.Add(l, Kind), tokens: map[string]*token{}}
+	return &Secrets{cfg: cfg, host: l.Host(), table: ledger.Add(l, Kind), tokens: map[string]*token{}, rotating: map[string]bool{}, patience: 20 * time.Second}
 }
 
 // Open gives the room its engine.
@@ -120,11 +125,17 @@ func (s *Secrets) Set(ctx context.Context, c *vm.Call, in Request) (out vm.Secre
 		rec.ID, rec.Account, rec.CreatedAt = vm.NewUUID(), c.Actor.Account, s.cfg.Now().UTC()
 		rec.Prefix = vm.PlaceholderPrefix(in.Value)
 		rec.Shape = vm.PlaceholderLike(in.Value, rec.Prefix)
-	} else if err := in.keeps(old); err != nil {
-		return out, true, err
+	} else {
+		if err = in.keeps(old); err == nil {
+			err = s.idle(old)
+		}
+		if err != nil {
+			return out, true, err
+		}
 	}
+	rec.RotateURL = cmp.Or(in.RotateURL, rec.RotateURL)
 	r, err := s.cfg.Journal.Begin(ctx, c, vm.AuditEntry{Op: vm.OpSecretSet, Subject: rec.Name, Detail: map[string]any{
-		"id": rec.ID, "host": rec.Host, "port": rec.Port, "header": rec.Header, "replaced": replaced, "oauth": rec.OAuth != nil,
+		"id": rec.ID, "host": rec.Host, "port": rec.Port, "header": rec.Header, "replaced": replaced, "oauth": rec.OAuth != nil, "rotator": rec.RotateURL != "",
 	}})
 	if err != nil {
 		return out, replaced, err
@@ -133,10 +144,13 @@ func (s *Secrets) Set(ctx context.Context, c *vm.Call, in Request) (out vm.Secre
 	if rec.Sealed, err = s.sealed(rec, "value", in.Value); err != nil {
 		return out, replaced, err
 	}
-	if rec.OAuth != nil && in.ClientSecret != "" {
+	if rec.OAuth != nil && in.OAuth != nil {
 		o := *rec.OAuth
-		if o.Sealed, err = s.sealed(rec, "client", in.ClientSecret); err != nil {
-			return out, replaced, err
+		o.RevokeURL = cmp.Or(in.OAuth.RevokeURL, o.RevokeURL)
+		if in.ClientSecret != "" {
+			if o.Sealed, err = s.sealed(rec, "client", in.ClientSecret); err != nil {
+				return out, replaced, err
+			}
 		}
 		rec.OAuth = &o
 	}
@@ -148,7 +162,7 @@ func (s *Secrets) Set(ctx context.Context, c *vm.Call, in Request) (out vm.Secre
 	rec.RotatedAt = s.cfg.Now().UTC()
 	s.dropTokens(rec.ID)
 	_, err = s.table.Change(ctx, rec.ID, func(have *vm.Secret) error {
-		have.Sealed, have.OAuth, have.RotatedAt = rec.Sealed, rec.OAuth, rec.RotatedAt
+		have.Sealed, have.OAuth, have.RotateURL, have.RotatedAt = rec.Sealed, rec.OAuth, rec.RotateURL, rec.RotatedAt
 		return nil
 	})
 	s.dropTokens(rec.ID)
@@ -160,7 +174,7 @@ func public(s vm.Secret) vm.Secret {
 	s.Sealed = nil
 	if s.OAuth != nil {
 		o := *s.OAuth
-		o.Sealed = nil
+		o.Sealed, o.Replaced = nil, nil
 		s.OAuth = &o
 	}
 	return s
@@ -211,6 +225,9 @@ func (s *Secrets) Remove(ctx context.Context, c *vm.Call, name string) (err erro
 	s.write.Lock()
 	defer s.write.Unlock()
 	rec, err := s.find(c, name)
+	if err == nil {
+		err = s.idle(rec)
+	}
 	if err != nil {
 		return err
 	}
@@ -254,17 +271,22 @@ func (s *Secrets) named(a vm.AccountID, name string) (vm.Secret, bool) {
 func (s *Secrets) find(c *vm.Call, name string) (vm.Secret, error) {
 	rec, ok := s.named(c.Actor.Account, name)
 	if !ok {
-		return rec, vm.Errorf(vm.NotFound, vm.Clip(name, 64), "no such secret").WithCode("SECRET_NOT_FOUND", "secret", vm.Clip(name, 64)).
-			WithHint("`warren secret ls` lists them, `warren secret set NAME --host HOST --header Authorization` makes one")
+		return rec, notFound(name)
 	}
 	return rec, nil
 }
 
-// envelope is what is sealed: the value, and the secret and place for which it was given, so
-// that a sealed value cannot be moved to another record.
+func notFound(name string) error {
+	return vm.Errorf(vm.NotFound, vm.Clip(name, 64), "no such secret").WithCode("SECRET_NOT_FOUND", "secret", vm.Clip(name, 64)).
+		WithHint("`warren secret ls` lists them, `warren secret set NAME --host HOST --header Authorization` makes one")
+}
+
+// envelope is what is sealed: the value, and the secret and the places for which it was
+// given, so that a sealed value cannot be moved to another record or sent to another rotator.
 type envelope struct {
 	ID, What, Host, Header, Value string
 	Port                          int
+	RotateURL                     string `json:",omitempty"`
 }
 
 func (s *Secrets) hostKey(make bool) (*seal.HostKey, error) {
@@ -289,7 +311,7 @@ func (s *Secrets) sealed(rec vm.Secret, what, value string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(envelope{rec.ID, what, rec.Host, rec.Header, value, rec.Port})
+	data, err := json.Marshal(envelope{rec.ID, what, rec.Host, rec.Header, value, rec.Port, rec.RotateURL})
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, rec.Name, "the secret cannot be written")
 	}
@@ -308,8 +330,8 @@ func (s *Secrets) unseal(rec vm.Secret, what string, sealed []byte) (string, err
 	}
 	var e envelope
 	err = json.Unmarshal(data, &e)
-	if err != nil || e.ID != rec.ID || e.What != what || e.Host != rec.Host || e.Header != rec.Header || e.Port != rec.Port {
-		return "", vm.Errorf(vm.Corrupt, rec.Name, "the sealed value belongs to another secret, host or header").
+	if err != nil || e.ID != rec.ID || e.What != what || e.Host != rec.Host || e.Header != rec.Header || e.Port != rec.Port || e.RotateURL != rec.RotateURL {
+		return "", vm.Errorf(vm.Corrupt, rec.Name, "the sealed value belongs to another secret, host, header or rotator").
 			WithHint("give its value again: `warren secret set %s`", rec.Name)
 	}
 	return e.Value, nil

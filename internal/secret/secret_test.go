@@ -64,17 +64,10 @@ func newRoom(t *testing.T) *room {
 		t.Fatal(err)
 	}
 	s.ReachPrivate = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	e, err := s.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
-		defer stop()
-		if err := e.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
+	r := &room{t: t, site: s}
+	r.open()
+	t.Cleanup(r.close)
+	e := r.e
 	key, _, err := e.EnsureAdmin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -83,12 +76,30 @@ func newRoom(t *testing.T) *room {
 	if c.Actor, err = e.Authenticate(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	r := &room{Secrets: e.Rooms.Secrets, t: t, site: s, e: e, c: c}
+	r.c = c
 	r.set(secret.Request{Name: "token", Host: "API.example.com.", Header: "authorization", Value: value})
 	if r.box, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Secrets: []string{"token"}}); err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+func (r *room) open() {
+	r.t.Helper()
+	e, err := r.site.Open(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.e, r.Secrets = e, e.Rooms.Secrets
+}
+
+func (r *room) close() {
+	r.t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	if err := r.e.Close(ctx); err != nil {
+		r.t.Errorf("close: %v", err)
+	}
 }
 
 func (r *room) set(in secret.Request) {
@@ -282,22 +293,30 @@ func TestBadRequests(t *testing.T) {
 	r := newRoom(t)
 	good := secret.Request{Name: "n", Host: "a.example.com", Header: "X-Key", Value: "0123456789"}
 	for name, change := range map[string]func(*secret.Request){
-		"no host":        func(q *secret.Request) { q.Host = "" },
-		"a wildcard":     func(q *secret.Request) { q.Host = "*.example.com" },
-		"our own":        func(q *secret.Request) { q.Host = "git.warren.internal" },
-		"no header":      func(q *secret.Request) { q.Header = "" },
-		"header Host":    func(q *secret.Request) { q.Header = "host" },
-		"a bad header":   func(q *secret.Request) { q.Header = "a b" },
-		"a bad port":     func(q *secret.Request) { q.Port = 70000 },
-		"a short value":  func(q *secret.Request) { q.Value = "1234567" },
-		"a line end":     func(q *secret.Request) { q.Value = "0123456789\nX: y" },
-		"a long value":   func(q *secret.Request) { q.Value = strings.Repeat("x", 9000) },
-		"a bad name":     func(q *secret.Request) { q.Name = "../x" },
-		"PATH":           func(q *secret.Request) { q.Env = "PATH" },
-		"LD_PRELOAD":     func(q *secret.Request) { q.Env = "LD_PRELOAD" },
-		"a bad method":   func(q *secret.Request) { q.Methods = []string{"CONNECT"} },
-		"a bad path":     func(q *secret.Request) { q.Paths = []string{"v1"} },
-		"** in between":  func(q *secret.Request) { q.Paths = []string{"/a/**/b"} },
+		"no host":         func(q *secret.Request) { q.Host = "" },
+		"a wildcard":      func(q *secret.Request) { q.Host = "*.example.com" },
+		"our own":         func(q *secret.Request) { q.Host = "git.warren.internal" },
+		"no header":       func(q *secret.Request) { q.Header = "" },
+		"header Host":     func(q *secret.Request) { q.Header = "host" },
+		"a bad header":    func(q *secret.Request) { q.Header = "a b" },
+		"a bad port":      func(q *secret.Request) { q.Port = 70000 },
+		"a short value":   func(q *secret.Request) { q.Value = "1234567" },
+		"a line end":      func(q *secret.Request) { q.Value = "0123456789\nX: y" },
+		"a long value":    func(q *secret.Request) { q.Value = strings.Repeat("x", 9000) },
+		"a bad name":      func(q *secret.Request) { q.Name = "../x" },
+		"PATH":            func(q *secret.Request) { q.Env = "PATH" },
+		"LD_PRELOAD":      func(q *secret.Request) { q.Env = "LD_PRELOAD" },
+		"a bad method":    func(q *secret.Request) { q.Methods = []string{"CONNECT"} },
+		"a bad path":      func(q *secret.Request) { q.Paths = []string{"v1"} },
+		"** in between":   func(q *secret.Request) { q.Paths = []string{"/a/**/b"} },
+		"a plain rotator": func(q *secret.Request) { q.RotateURL = "http://x.example/r" },
+		"a named rotator": func(q *secret.Request) { q.RotateURL = "https://me:pw@x.example/r" },
+		"two rotators": func(q *secret.Request) {
+			q.RotateURL, q.OAuth = "https://x.example/r", &vm.OAuth{TokenURL: "https://x.example/t", ClientID: "x"}
+		},
+		"a plain revocation": func(q *secret.Request) {
+			q.OAuth = &vm.OAuth{TokenURL: "https://x.example/t", ClientID: "x", RevokeURL: "http://x.example/r"}
+		},
 		"OAuth in plain": func(q *secret.Request) { q.OAuth = &vm.OAuth{TokenURL: "http://x.example/t", ClientID: "x"} },
 		"OAuth alone":    func(q *secret.Request) { q.OAuth = &vm.OAuth{TokenURL: "https://x.example/t"} },
 	} {
@@ -312,7 +331,8 @@ func TestBadRequests(t *testing.T) {
 		_, get := r.List(t.Context(), call)
 		_, grant := r.Grant(t.Context(), call, "token", "box")
 		rm := r.Remove(t.Context(), call, "token")
-		for _, err := range []error{set, get, grant, rm} {
+		_, rotate := r.Rotate(t.Context(), call, vm.Rotation{Name: "token"})
+		for _, err := range []error{set, get, grant, rm, rotate} {
 			if vm.KindOf(err) != vm.Denied {
 				t.Errorf("%s: %v, want kind denied", name, err)
 			}

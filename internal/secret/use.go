@@ -90,11 +90,12 @@ func (s *Secrets) Revoke(ctx context.Context, c *vm.Call, name, ref string) (v v
 	if err != nil {
 		return v, err
 	}
-	if !slices.ContainsFunc(v.Network.Secrets, func(u vm.SecretUse) bool { return u.Name == name }) {
+	i := slices.IndexFunc(v.Network.Secrets, func(u vm.SecretUse) bool { return u.Name == name })
+	if i < 0 {
 		return v, vm.Errorf(vm.NotFound, vm.Clip(name, 64), "the VM does not have this secret").WithCode("SECRET_NOT_FOUND", "secret", vm.Clip(name, 64)).
 			WithHint("`warren secret show NAME` lists the VMs that have it")
 	}
-	r, err := s.cfg.Journal.Begin(ctx, c, vm.AuditEntry{Op: vm.OpSecretGrant, VM: v.ID, Subject: name, Detail: map[string]any{"revoke": true}})
+	r, err := s.cfg.Journal.Begin(ctx, c, vm.AuditEntry{Op: vm.OpSecretGrant, VM: v.ID, Subject: name, Detail: map[string]any{"id": v.Network.Secrets[i].ID, "revoke": true}})
 	if err != nil {
 		return v, err
 	}
