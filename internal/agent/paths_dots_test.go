@@ -73,11 +73,11 @@ func TestPathRulesDots(t *testing.T) {
 		{"picked files", listed(g.PickFiles(ctx, "", keys, vm.TreePick{Names: []vm.GuestPath{"k"}}))},
 		{"placed files", second(g.PlaceFiles(ctx, "", keys, "", "", strings.NewReader(`{"path":"n","new":{"type":"`+treesync.TypeLink+`","target":"x"}}`+"\n"+`{"end":true}`+"\n")))},
 		{"a watch", second(g.Watch(ctx, "", keys, false))},
-		{"a restore", g.Restore(ctx, keys+"/k", bytes.NewReader(nil))},
 		{"move it away", g.Rename(ctx, "", keys+"/k", dir+"/free/k")},
 		{"move something there", g.Rename(ctx, "", dir+"/free/f", keys+"/f")},
 		{"remove", g.Remove(ctx, "", keys+"/k", false)},
 		{"remove all", g.Remove(ctx, "", keys, true)},
+		{"a restore", g.Restore(ctx, keys+"/k", bytes.NewReader(nil))}, // it makes missing directories
 	} {
 		if x.err == nil {
 			t.Errorf("%s by %s succeeds", x.what, keys)
