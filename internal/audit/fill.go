@@ -257,7 +257,7 @@ func datasync(f *os.File) error {
 	}
 	var failed error
 	err = c.Control(func(fd uintptr) {
-		for failed = syscall.EINTR; failed == syscall.EINTR; { //nolint:errorlint // it is a number of the kernel
+		for failed = syscall.EINTR; failed == syscall.EINTR; {
 			failed = syscall.Fdatasync(int(fd))
 		}
 	})

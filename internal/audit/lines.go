@@ -36,8 +36,12 @@ func numbered(dir string, name func(int) string) ([]int, error) {
 	return out, nil
 }
 
-// maxLine bounds a line; what a log writes is far below.
-const maxLine = 1 << 20
+const (
+	// maxLine bounds a line; what a log writes is below.
+	maxLine = 1 << 20
+	// maxOpen is how many open actions the first line of a segment names at most.
+	maxOpen = 30_000
+)
 
 // errLong is the error of a line above maxLine.
 var errLong = errors.New("is longer than 1 MiB")

@@ -201,6 +201,39 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
+// TestManyOpen: the first line of a segment names the open actions. With so many that no
+// reader would take it, the segment before goes on.
+func TestManyOpen(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpenSized(t, dir, 2<<10)
+	l.mu.Lock()
+	for range maxOpen + 10 {
+		id := vm.NewReceiptID()
+		l.pending[id] = &Record{ID: id}
+	}
+	l.mu.Unlock()
+	for range 20 {
+		begin(t, l, vm.OpExec, "one")
+	}
+	if found, err := segments(dir); err != nil || len(found) != 1 {
+		t.Errorf("with %d open actions, the log has the segments %v (%v), want one", maxOpen, found, err)
+	}
+	l.mu.Lock()
+	for id := range l.pending {
+		if len(l.pending) < maxOpen {
+			break
+		}
+		delete(l.pending, id)
+	}
+	l.mu.Unlock()
+	begin(t, l, vm.OpExec, "one")
+	if found, err := segments(dir); err != nil || len(found) != 2 {
+		t.Errorf("with fewer open actions, the log has the segments %v (%v), want two", found, err)
+	}
+	mustClose(t, l)
+	whole(t, dir, -1)
+}
+
 // queueForTest puts a line into the queue without waiting for the disk.
 func (l *Log) queueForTest(subject string) {
 	l.mu.Lock()

@@ -203,6 +203,9 @@ func (l *Log) rotate() error {
 	}
 	next := l.segment + 1
 	l.mu.Unlock()
+	if len(head.Open) > maxOpen { // their line would be too long: the segment grows instead
+		return nil
+	}
 	slices.Sort(head.Open)
 	f, ready := l.takeNext(next)
 	if !ready {
