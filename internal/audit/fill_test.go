@@ -34,7 +34,7 @@ func settled(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestFilledAhead: a quiet log has little filled ahead of it, and a busy one goes on in
+// TestFilledAhead: a quiet log has little filled ahead of it, and a busy one continues in
 // segments that were filled before; no record is lost to the zeros, an open log verifies
 // and a closed one has none.
 func TestFilledAhead(t *testing.T) {

@@ -202,7 +202,7 @@ func TestLongLine(t *testing.T) {
 }
 
 // TestManyOpen: the first line of a segment names the open actions. With so many that no
-// reader would take it, the segment before goes on.
+// reader would take it, the segment before grows.
 func TestManyOpen(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpenSized(t, dir, 2<<10)

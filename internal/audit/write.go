@@ -170,7 +170,7 @@ func (l *Log) settle(batch []*item, size int64, err error) (left, due bool) {
 }
 
 // due reports whether a signature is due: many lines are unsigned, or the last one was made
-// long ago by the clock of the records, which goes on while the host sleeps. The caller
+// long ago by the clock of the records, which keeps running while the host sleeps. The caller
 // holds the lock.
 func (l *Log) due() bool {
 	unsigned := l.seq - l.anchored

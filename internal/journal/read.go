@@ -97,8 +97,8 @@ func (j *Journal) Sign(ctx context.Context, message []byte) (sig []byte, key str
 const mostProven = 20_000
 
 // Proven returns the records of a VM with proofs against a signed checkpoint: all of them
-// for an admin and for the VM's account. Who asks for a VM that is removed, or another
-// account's, gets those of the own account, and partial says whether there are others. Kind
+// for an admin and for the VM's account. A caller of another account, or of a VM that is
+// removed, gets those of its own account; partial says whether there are others. Kind
 // NotFound when there is none.
 func (j *Journal) Proven(ctx context.Context, c *vm.Call, id vm.ID) (lines []vm.ReceiptLine, at vm.Checkpoint, partial bool, err error) {
 	if err := c.Actor.OwnerOnly(string(id)); err != nil {
