@@ -24,6 +24,7 @@ if [ "${1:-}" = --tests ]; then
     need mkfs.xfs xfsprogs
     need rsync rsync
     need chromium chromium
+    need gh gh
     need socat socat
     need gocryptfs gocryptfs
     need fusermount fuse

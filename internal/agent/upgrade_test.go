@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 func actAsAgent(dir string, args []string) error {
 	cfg := agent.Config{
-		Version: "old", Digest: "d-old", Key: testKey, LogDir: dir + "/log", RunDir: dir + "/run",
+		Version: "old", Digest: "d-old", Key: testKey, LogDir: dir + "/log", RunDir: dir + "/run", EtcDir: dir + "/etc",
 		System: &fakeSystem{}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	switch args[0] {

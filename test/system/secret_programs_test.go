@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// toolsAPI is one host that answers as git, PyPI, npm, a proxy of Go modules and a registry of
+// toolsAPI is one host that answers as git, GitHub, PyPI, npm, a proxy of Go modules and a registry of
 // cargo do, to whoever has the token, in the form in which each program sends it.
 func toolsAPI(token string) http.Handler {
 	wheel := demoWheel()
@@ -86,9 +86,13 @@ func demoWheel() []byte {
 }
 
 // guestTools collects programs of this host, for a guest that mounts them: Node and npm, pip,
-// Java, Go and cargo. It returns the directory, and that of Go.
+// uv, gh, Java, Go and cargo. It returns the directory, and that of Go.
 func guestTools(t *testing.T) (tools, goRoot string) {
 	t.Helper()
+	programs, err := filepath.Abs("testdata/programs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tools = t.TempDir()
 	sh := func(line string) string {
 		t.Helper()
@@ -110,6 +114,9 @@ func guestTools(t *testing.T) (tools, goRoot string) {
 	sh(`mkdir bin lib; cp "$(command -v node)" bin/node; for l in $(ldd bin/node | awk '/stdc|gcc_s|atomic/ {print $3}'); do cp -L "$l" lib/; done`)
 	sh(`cp -r "$(npm root -g)/npm" npm`)
 	sh(`cp "$(python3 -c 'import ensurepip,glob,os; print(glob.glob(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled", "pip-*.whl"))[0])')" pip.whl`)
+	sh(`cp "$(command -v gh)" bin/gh`)
+	sh(`python3 pip.whl/pip install -q --disable-pip-version-check --no-deps --no-compile --target uv -r ` + programs + `/requirements.txt; cp uv/bin/uv bin/; rm -r uv`)
+	sh(chromiumLibs)
 	sh(`cp "$(rustup which cargo 2>/dev/null || command -v cargo)" bin/cargo`)
 	write("Get.java", `import java.net.URI; import java.net.http.*;
 public class Get { public static void main(String[] a) throws Exception {
@@ -136,38 +143,74 @@ func main() {
 	return tools, goRoot
 }
 
+// program is a command line of a guest, and what it prints.
+type program struct {
+	name, line, want string
+	slow             bool // it takes longer in an emulated guest than a change's tests may
+}
+
 // TestSecretPrograms: programs with CAs of their own, and their own ways to send a token, get
 // no 401 and no certificate error.
 func TestSecretPrograms(t *testing.T) {
 	const token = "tools-THE-VALUE-no-guest-ever-holds-4711"
+	needsChromium(t)
 	w := newNetWorld(t)
-	w.handle("tools.example.com", toolsAPI(token))
+	w.handle("tools.example.com", pages(toolsAPI(token)))
+	w.handle("plain.example.com", http.HandlerFunc(plainPage))
 	w.name("tools.example.com")
+	w.name("plain.example.com")
 	tools, goRoot := guestTools(t)
 	h := w.host()
-	if r := h.runIn("", []byte(token), "secret", "set", "tools", "--host", "tools.example.com", "--header", "Authorization"); r.code != 0 {
-		t.Fatalf("secret set: %s", r)
+	set := func(name, host, header, value string) {
+		t.Helper()
+		if r := h.runIn("", []byte(value), "secret", "set", name, "--host", host, "--header", header); r.code != 0 {
+			t.Fatalf("secret set: %s", r)
+		}
 	}
-	h.ok("up", "--name", "box", "--profile", "dev", "--net", "tools.example.com", "--secret", "tools", "--mem", "1G",
-		"--add-dir", tools+":/tools:ro", "--add-dir", goRoot+":/opt/go:ro")
-	const host = "https://tools.example.com"
-	for _, c := range []struct{ name, line, want string }{
-		{"curl", `curl -sS -H "Authorization: Bearer $TOOLS" ` + host, "welcome"},
-		{"git", `git ls-remote https://me:$TOOLS@tools.example.com/repo.git`, "refs/heads/main"},
-		{"openssl", `python3 -c 'import os,urllib.request as u; print(u.urlopen(u.Request("` + host + `/", headers={"Authorization": "Bearer "+os.environ["TOOLS"]})).read())'`, "welcome"},
-		{"requests", `python3 -c 'import os,sys; sys.path.insert(0, "/tools/pip.whl"); from pip._vendor import requests as r; print(r.get("` + host + `/", headers={"Authorization": "Bearer "+os.environ["TOOLS"]}).text)'`, "welcome"},
-		{"pip", `cd /tmp; python3 /tools/pip.whl/pip download --disable-pip-version-check --no-deps --index-url https://me:$TOOLS@tools.example.com/simple demo`, "Saved ./demo-1.0-py3-none-any.whl"},
-		{"go", `HOME=/tmp; printf 'machine tools.example.com login me password %s' "$TOOLS" > /tmp/.netrc; GOPROXY=` + host + ` GONOSUMDB='*' GONOSUMCHECK=1 GOFLAGS=-mod=mod GOTOOLCHAIN=local /opt/go/bin/go list -m go.example.com/demo@v1.0.0`, "go.example.com/demo v1.0.0"},
-		{"a program in Go", `/tools/bin/goget`, "200 welcome"},
-		{"node", `LD_LIBRARY_PATH=/tools/lib /tools/bin/node /tools/get.mjs`, "200 welcome"},
-		{"npm", `cd /tmp; printf '//tools.example.com/:_authToken=${TOOLS}\nregistry=` + host + `/\n' > .npmrc; LD_LIBRARY_PATH=/tools/lib /tools/bin/node /tools/npm/bin/npm-cli.js view demo version`, "1.2.3"},
-		{"cargo", `cd /tmp; CARGO_HOME=/tmp/cargo CARGO_REGISTRIES_T_INDEX=sparse+` + host + `/ CARGO_REGISTRIES_T_TOKEN=$TOOLS CARGO_REGISTRIES_T_CREDENTIAL_PROVIDER=cargo:token /tools/bin/cargo owner --list demo --registry t`, "owner-of-demo"},
-		{"java", `/tools/java/bin/java -Xshare:auto -XX:TieredStopAtLevel=1 -cp /tools Get`, "200 welcome"},
-	} {
+	set("tools", "tools.example.com", "Authorization", token)
+	args := []string{
+		"up", "--name", "box", "--profile", "dev", "--net", "tools.example.com", "--net", "plain.example.com", "--secret", "tools", "--mem", "2G",
+		"--add-dir", tools + ":/tools:ro", "--add-dir", goRoot + ":/opt/go:ro", "--add-dir", agentPrograms(t) + ":/agents:ro", "--add-dir", chromiumDir + ":" + chromiumDir + ":ro",
+	}
+	for _, m := range modelAPIs() {
+		m.t = t
+		w.handle(m.host, m)
+		w.name(m.host)
+		set(m.secret, m.host, m.header, m.value)
+		args = append(args, "--net", m.host, "--secret", m.secret)
+	}
+	h.ok(args...)
+	for _, c := range append(toolLines(), agentLines()...) {
 		t.Run(c.name, func(t *testing.T) {
-			if r := h.run("exec", "box", "--", "sh", "-c", c.line+" 2>&1"); !strings.Contains(r.stdout, c.want) {
+			if c.slow && os.Getenv("WARREN_SOAK") == "" {
+				t.Skip("WARREN_SOAK is not set: emulated, it takes longer than 25 seconds; `make soak` runs it")
+			}
+			r := h.run("exec", "box", "--", "sh", "-c", "{ "+c.line+"\n} 2>&1")
+			t.Logf("it ended after %v", r.took)
+			if !strings.Contains(r.stdout, c.want) {
 				t.Errorf("%s prints %q, want %q in it: %s", c.name, r.stdout, c.want, r.stderr)
 			}
 		})
+	}
+	t.Run("chromium", func(t *testing.T) { h.browse(t, w) })
+}
+
+// toolLines are the commands of tools in a guest.
+func toolLines() []program {
+	const host = "https://tools.example.com"
+	return []program{
+		{name: "curl", want: "welcome", line: `curl -sS -H "Authorization: Bearer $TOOLS" ` + host},
+		{name: "git", want: "refs/heads/main", line: `git ls-remote https://me:$TOOLS@tools.example.com/repo.git`},
+		{name: "gh", want: "welcome", line: `HOME=/tmp GH_HOST=tools.example.com GH_ENTERPRISE_TOKEN=$TOOLS /tools/bin/gh api user --jq .login`},
+		{name: "openssl", want: "welcome", line: `python3 -c 'import os,urllib.request as u; print(u.urlopen(u.Request("` + host + `/", headers={"Authorization": "Bearer "+os.environ["TOOLS"]})).read())'`},
+		{name: "requests", want: "welcome", line: `python3 -c 'import os,sys; sys.path.insert(0, "/tools/pip.whl"); from pip._vendor import requests as r; print(r.get("` + host + `/", headers={"Authorization": "Bearer "+os.environ["TOOLS"]}).text)'`},
+		{name: "pip", want: "Saved ./demo-1.0-py3-none-any.whl", line: `cd /tmp; python3 /tools/pip.whl/pip download --disable-pip-version-check --no-deps --index-url https://me:$TOOLS@tools.example.com/simple demo`},
+		{name: "uv", want: "demo==1.0", line: `HOME=/tmp /tools/bin/uv pip install --no-progress --python /usr/bin/python3 --target /tmp/uv --index-url https://me:$TOOLS@tools.example.com/simple demo`},
+		{name: "go", want: "go.example.com/demo v1.0.0", line: `HOME=/tmp; printf 'machine tools.example.com login me password %s' "$TOOLS" > /tmp/.netrc; GOPROXY=` + host + ` GONOSUMDB='*' GONOSUMCHECK=1 GOFLAGS=-mod=mod GOTOOLCHAIN=local /opt/go/bin/go list -m go.example.com/demo@v1.0.0`},
+		{name: "a program in Go", want: "200 welcome", line: `/tools/bin/goget`},
+		{name: "node", want: "200 welcome", line: `LD_LIBRARY_PATH=/tools/lib /tools/bin/node /tools/get.mjs`},
+		{name: "npm", want: "1.2.3", line: `cd /tmp; printf '//tools.example.com/:_authToken=${TOOLS}\nregistry=` + host + `/\n' > .npmrc; LD_LIBRARY_PATH=/tools/lib /tools/bin/node /tools/npm/bin/npm-cli.js view demo version`},
+		{name: "cargo", want: "owner-of-demo", line: `cd /tmp; CARGO_HOME=/tmp/cargo CARGO_REGISTRIES_T_INDEX=sparse+` + host + `/ CARGO_REGISTRIES_T_TOKEN=$TOOLS CARGO_REGISTRIES_T_CREDENTIAL_PROVIDER=cargo:token /tools/bin/cargo owner --list demo --registry t`},
+		{name: "java", want: "200 welcome", line: `/tools/java/bin/java -Xshare:auto -XX:TieredStopAtLevel=1 -cp /tools Get`},
 	}
 }
