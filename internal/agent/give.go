@@ -80,7 +80,7 @@ func trustEnv(run, own string) string {
 	} {
 		b.WriteString(name + "=" + bundle + "\n")
 	}
-	b.WriteString("NODE_EXTRA_CA_CERTS=" + own + "\nUV_NATIVE_TLS=true\n")
+	b.WriteString("NODE_EXTRA_CA_CERTS=" + own + "\n")
 	b.WriteString("JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=" + filepath.Join(run, javaFile) + " -Djavax.net.ssl.trustStoreType=JKS\n")
 	return b.String()
 }

@@ -74,7 +74,7 @@ func anthropicAnswer(w io.Writer, r *http.Request, model string) bool {
 	const usage = `"usage":{"input_tokens":3,"output_tokens":1}`
 	sendEvent(w, "message_start", fmt.Sprintf(`"message":{"id":"msg_1","type":"message","role":"assistant","model":%q,"content":[],"stop_reason":null,"stop_sequence":null,%s}`, model, usage))
 	sendEvent(w, "content_block_start", `"index":0,"content_block":{"type":"text","text":""}`)
-	sendEvent(w, "content_block_delta", `"index":0,"delta":{"type":"text_delta","text":"` + modelSays + `"}`)
+	sendEvent(w, "content_block_delta", `"index":0,"delta":{"type":"text_delta","text":"`+modelSays+`"}`)
 	sendEvent(w, "content_block_stop", `"index":0`)
 	sendEvent(w, "message_delta", `"delta":{"stop_reason":"end_turn","stop_sequence":null},`+usage)
 	_, _ = io.WriteString(w, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
@@ -106,12 +106,12 @@ func geminiAnswer(w io.Writer, r *http.Request, _ string) bool {
 	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, ":streamGenerateContent") {
 		return false
 	}
-	_, _ = io.WriteString(w, `data: {"candidates":[{"content":{"role":"model","parts":[{"text":"` + modelSays + `"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":1,"totalTokenCount":4},"modelVersion":"gemini","responseId":"1"}`+"\n\n")
+	_, _ = io.WriteString(w, `data: {"candidates":[{"content":{"role":"model","parts":[{"text":"`+modelSays+`"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":1,"totalTokenCount":4},"modelVersion":"gemini","responseId":"1"}`+"\n\n")
 	return true
 }
 
 // agentPrograms installs the command lines of agents. It returns the directory, which a guest
-// mounts as /agents.
+// mounts as /agents/node_modules.
 func agentPrograms(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("testdata/programs")
@@ -133,7 +133,7 @@ func agentPrograms(t *testing.T) string {
 // agentLines are the commands of agents in a guest.
 func agentLines() []program {
 	return []program{
-		{name: "claude", want: modelSays, line: `mkdir -p /tmp/claude; cd /tmp/claude; HOME=/tmp/claude ANTHROPIC_BASE_URL=https://anthropic.example.com CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 /agents/@anthropic-ai/claude-code-linux-x64/claude -p "say hi"`},
+		{name: "claude", want: modelSays, line: `mkdir -p /tmp/claude; cd /tmp/claude; HOME=/tmp/claude ANTHROPIC_BASE_URL=https://anthropic.example.com CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 /agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude -p "say hi"`},
 		{name: "codex", want: modelSays, line: `mkdir -p /tmp/codex; cd /tmp/codex; cat > config.toml <<E
 model = "gpt-5"
 model_provider = "tools"
@@ -143,7 +143,7 @@ base_url = "https://openai.example.com/v1"
 env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 E
-CODEX_HOME=/tmp/codex LD_LIBRARY_PATH=/tools/lib /tools/bin/node /agents/@openai/codex/bin/codex.js exec --skip-git-repo-check "say hi" < /dev/null`},
-		{name: "gemini", want: modelSays, slow: true, line: `mkdir -p /tmp/gemini; cd /tmp/gemini; HOME=/tmp/gemini GOOGLE_GEMINI_BASE_URL=https://gemini.example.com GEMINI_CLI_TRUST_WORKSPACE=true GEMINI_CLI_NO_RELAUNCH=true LD_LIBRARY_PATH=/tools/lib /tools/bin/node /agents/@google/gemini-cli/bundle/gemini.js -m gemini-2.5-flash -p "say hi"`},
+CODEX_HOME=/tmp/codex LD_LIBRARY_PATH=/tools/lib /tools/bin/node /agents/node_modules/@openai/codex/bin/codex.js exec --skip-git-repo-check "say hi" < /dev/null`},
+		{name: "gemini", want: modelSays, slow: true, line: `mkdir -p /tmp/gemini; cd /tmp/gemini; HOME=/tmp/gemini GOOGLE_GEMINI_BASE_URL=https://gemini.example.com GEMINI_CLI_TRUST_WORKSPACE=true GEMINI_CLI_NO_RELAUNCH=true LD_LIBRARY_PATH=/tools/lib /tools/bin/node /agents/node_modules/@google/gemini-cli/bundle/gemini.js -m gemini-2.5-flash -p "say hi"`},
 	}
 }

@@ -116,7 +116,6 @@ func guestTools(t *testing.T) (tools, goRoot string) {
 	sh(`cp "$(python3 -c 'import ensurepip,glob,os; print(glob.glob(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled", "pip-*.whl"))[0])')" pip.whl`)
 	sh(`cp "$(command -v gh)" bin/gh`)
 	sh(`python3 pip.whl/pip install -q --disable-pip-version-check --no-deps --no-compile --target uv -r ` + programs + `/requirements.txt; cp uv/bin/uv bin/; rm -r uv`)
-	sh(chromiumLibs)
 	sh(`cp "$(rustup which cargo 2>/dev/null || command -v cargo)" bin/cargo`)
 	write("Get.java", `import java.net.URI; import java.net.http.*;
 public class Get { public static void main(String[] a) throws Exception {
@@ -139,7 +138,8 @@ func main() {
 	fmt.Println(x.StatusCode, string(b))
 }
 `)
-	sh("CGO_ENABLED=0 go build -o bin/goget get.go")
+	write("proxy.go", guestProxy)
+	sh("CGO_ENABLED=0 go build -o bin/goget get.go; CGO_ENABLED=0 go build -o bin/proxy proxy.go")
 	return tools, goRoot
 }
 
@@ -149,11 +149,10 @@ type program struct {
 	slow             bool // it takes longer in an emulated guest than a change's tests may
 }
 
-// TestSecretPrograms: programs with CAs of their own, and their own ways to send a token, get
-// no 401 and no certificate error.
-func TestSecretPrograms(t *testing.T) {
+// programsHost starts a server with a VM that mounts programs, and a host for each of its secrets.
+func programsHost(t *testing.T) (*netWorld, *host) {
+	t.Helper()
 	const token = "tools-THE-VALUE-no-guest-ever-holds-4711"
-	needsChromium(t)
 	w := newNetWorld(t)
 	w.handle("tools.example.com", pages(toolsAPI(token)))
 	w.handle("plain.example.com", http.HandlerFunc(plainPage))
@@ -168,18 +167,27 @@ func TestSecretPrograms(t *testing.T) {
 		}
 	}
 	set("tools", "tools.example.com", "Authorization", token)
+	reach := "tools.example.com,plain.example.com"
 	args := []string{
-		"up", "--name", "box", "--profile", "dev", "--net", "tools.example.com", "--net", "plain.example.com", "--secret", "tools", "--mem", "2G",
-		"--add-dir", tools + ":/tools:ro", "--add-dir", goRoot + ":/opt/go:ro", "--add-dir", agentPrograms(t) + ":/agents:ro", "--add-dir", chromiumDir + ":" + chromiumDir + ":ro",
+		"up", "--name", "box", "--profile", "dev", "--secret", "tools", "--mem", "2G", "--add-dir", tools + ":/tools:ro", "--add-dir", goRoot + ":/opt/go:ro",
+		"--add-dir", agentPrograms(t) + ":/agents/node_modules:ro",
 	}
 	for _, m := range modelAPIs() {
 		m.t = t
 		w.handle(m.host, m)
 		w.name(m.host)
 		set(m.secret, m.host, m.header, m.value)
-		args = append(args, "--net", m.host, "--secret", m.secret)
+		reach += "," + m.host
+		args = append(args, "--secret", m.secret)
 	}
-	h.ok(args...)
+	h.ok(append(args, "--net", reach)...)
+	return w, h
+}
+
+// TestSecretPrograms: programs with CAs of their own, and their own ways to send a token, get
+// no 401 and no certificate error.
+func TestSecretPrograms(t *testing.T) {
+	w, h := programsHost(t)
 	for _, c := range append(toolLines(), agentLines()...) {
 		t.Run(c.name, func(t *testing.T) {
 			if c.slow && os.Getenv("WARREN_SOAK") == "" {
@@ -192,7 +200,7 @@ func TestSecretPrograms(t *testing.T) {
 			}
 		})
 	}
-	t.Run("chromium", func(t *testing.T) { h.browse(t, w) })
+	t.Run("chromium", func(t *testing.T) { chromium(t, w, h) })
 }
 
 // toolLines are the commands of tools in a guest.
