@@ -133,7 +133,7 @@ func agentPrograms(t *testing.T) string {
 // agentLines are the commands of agents in a guest.
 func agentLines() []program {
 	return []program{
-		{name: "claude", want: modelSays, line: `mkdir -p /tmp/claude; cd /tmp/claude; HOME=/tmp/claude ANTHROPIC_BASE_URL=https://anthropic.example.com CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 /agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude -p "say hi"`},
+		{name: "claude", want: modelSays, slow: true, line: `mkdir -p /tmp/claude; cd /tmp/claude; HOME=/tmp/claude ANTHROPIC_BASE_URL=https://anthropic.example.com CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 /agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude -p "say hi"`},
 		{name: "codex", want: modelSays, line: `mkdir -p /tmp/codex; cd /tmp/codex; cat > config.toml <<E
 model = "gpt-5"
 model_provider = "tools"

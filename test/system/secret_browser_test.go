@@ -8,6 +8,7 @@ package system
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"io"
 	"net/http"
@@ -108,17 +109,37 @@ func chromium(t *testing.T, w *netWorld, h *host) {
 	}
 }
 
-// load prints what the page shows in a new Chromium with a directory of policies. Of the
-// certificates that arrive untouched, the world's CA signs them, which nobody trusts.
+// keyOf is the hash of the key of a host's certificate, from now on always the same.
+func (w *netWorld) keyOf(host string) string {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.certs[host]
+	if c == nil {
+		var err error
+		if c, err = w.issue(host, w.caCert, w.caKey); err != nil {
+			w.t.Fatal(err)
+		}
+		w.certs[host] = c
+	}
+	leaf, err := x509.ParseCertificate(c.Certificate[0])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	hash := sha256.Sum256(leaf.RawSubjectPublicKeyInfo)
+	return base64.StdEncoding.EncodeToString(hash[:])
+}
+
+// load prints what the page shows in a new Chromium with a directory of policies. It gets the
+// plain host's own certificate, for which it needs an exception: nobody trusts the world's CA.
 func (w *netWorld) load(t *testing.T, port, managed, token string) (shown, complaints string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	key := sha256.Sum256(w.caCert.RawSubjectPublicKeyInfo)
 	const policies = "/etc/chromium/policies/managed"
 	cmd := exec.CommandContext(ctx, "nsenter", "--net=/run/netns/"+w.inner, "unshare", "-m", "sh", "-c", `mkdir -p `+policies+` && mount --bind "$0" `+policies+` && exec chromium "$@"`, managed,
 		"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--user-data-dir="+t.TempDir(),
-		"--ignore-certificate-errors-spki-list="+base64.StdEncoding.EncodeToString(key[:]), "--proxy-server=http://127.0.0.1:"+port,
+		"--ignore-certificate-errors-spki-list="+w.keyOf("plain.example.com"), "--proxy-server=http://127.0.0.1:"+port,
 		"--virtual-time-budget=20000", "--dump-dom", "https://tools.example.com/page#"+token)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
