@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -36,7 +35,6 @@ func modelAPIs() []modelAPI {
 	return []modelAPI{
 		{host: "anthropic.example.com", header: "X-Api-Key", secret: "ANTHROPIC_API_KEY", value: "sk-ant-THE-VALUE-no-guest-ever-holds-4711", answer: anthropicAnswer},
 		{host: "openai.example.com", header: "Authorization", before: "Bearer ", secret: "OPENAI_API_KEY", value: "sk-proj-THE-VALUE-no-guest-ever-holds-4711", answer: openaiAnswer},
-		{host: "gemini.example.com", header: "X-Goog-Api-Key", secret: "GEMINI_API_KEY", value: "AIza-THE-VALUE-no-guest-ever-holds-4711", answer: geminiAnswer},
 	}
 }
 
@@ -101,15 +99,6 @@ func openaiAnswer(w io.Writer, r *http.Request, model string) bool {
 	return true
 }
 
-// geminiAnswer is of the Gemini API.
-func geminiAnswer(w io.Writer, r *http.Request, _ string) bool {
-	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, ":streamGenerateContent") {
-		return false
-	}
-	_, _ = io.WriteString(w, `data: {"candidates":[{"content":{"role":"model","parts":[{"text":"`+modelSays+`"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":1,"totalTokenCount":4},"modelVersion":"gemini","responseId":"1"}`+"\n\n")
-	return true
-}
-
 // agentPrograms installs the command lines of agents. It returns the directory, which a guest
 // mounts as /agents/node_modules.
 func agentPrograms(t *testing.T) string {
@@ -144,6 +133,5 @@ env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 E
 CODEX_HOME=/tmp/codex LD_LIBRARY_PATH=/tools/lib /tools/bin/node /agents/node_modules/@openai/codex/bin/codex.js exec --skip-git-repo-check "say hi" < /dev/null`},
-		{name: "gemini", want: modelSays, slow: true, line: `mkdir -p /tmp/gemini; cd /tmp/gemini; HOME=/tmp/gemini GOOGLE_GEMINI_BASE_URL=https://gemini.example.com GEMINI_CLI_TRUST_WORKSPACE=true GEMINI_CLI_NO_RELAUNCH=true LD_LIBRARY_PATH=/tools/lib /tools/bin/node /agents/node_modules/@google/gemini-cli/bundle/gemini.js -m gemini-2.5-flash -p "say hi"`},
 	}
 }
