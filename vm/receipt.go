@@ -32,13 +32,13 @@ type ReceiptSummary struct {
 	From      time.Time         `json:"from"` // of the first record
 	To        time.Time         `json:"to"`   // of the last record
 	Records   int               `json:"records"`
-	Out       []ReceiptOut      `json:"out"`       // what left it: copied, published, committed
-	Secrets   []string          `json:"secrets"`   // names of the secrets that were used
-	Networks  []string          `json:"networks"`  // digests of the network policies that decided
-	Policies  map[string]any    `json:"policies"`  // their content, by digest, where a record has it
-	Locked    map[string]string `json:"locked"`    // volumes that were mounted: whether each was locked at the end
-	Refused   int               `json:"refused"`   // actions and connections that were refused
-	Connected int               `json:"connected"` // connections that were allowed
+	Out       []ReceiptOut      `json:"out"`               // what left it: copied, published, committed
+	Secrets   []string          `json:"secrets"`           // names of the secrets that were used
+	Networks  []string          `json:"networks"`          // digests of the network policies that decided
+	Policies  map[string]any    `json:"policies"`          // their content, by digest, where a record has it
+	Locked    map[string]string `json:"locked"`            // volumes that were mounted: whether each was locked at the end
+	Refused   int               `json:"refused"`           // actions and connections that were refused
+	Connected int               `json:"connected"`         // connections that were allowed
 	Partial   bool              `json:"partial,omitempty"` // records of others about the VM are left out: who asked may not see them
 }
 
