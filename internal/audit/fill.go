@@ -30,7 +30,10 @@ const (
 	fillBusy  = 5 * time.Second
 	fillQuiet = time.Minute      // a segment of a busy log does not last so long
 	fillRetry = 30 * time.Second // after a failure, such as a full disk
-	zeroBlock = 1 << 20
+	// zeroBlock is filled and synced at once, with a pause after it: the records of that
+	// moment wait for the same disk.
+	zeroBlock = 128 << 10
+	zeroPause = 4 * time.Millisecond
 )
 
 // ahead is what is filled. Log.mu guards it.
@@ -103,7 +106,12 @@ func (l *Log) short(size int64) bool {
 // fillAhead fills the last segment by a step, or the next one as a whole.
 func (l *Log) fillAhead() error {
 	l.mu.Lock()
-	want, whole := l.short(l.size), l.ahead.to >= l.fillEnd()
+	f, want, whole := l.file, l.short(l.size), l.ahead.to >= l.fillEnd()
+	step := l.fillStep()
+	if l.ahead.step > 0 && time.Since(l.ahead.at) < fillBusy {
+		step = l.ahead.step * fillGrowth
+	}
+	until := min(max(l.ahead.to, l.size)+step, l.fillEnd())
 	l.mu.Unlock()
 	switch {
 	case !want:
@@ -111,24 +119,54 @@ func (l *Log) fillAhead() error {
 	case whole:
 		return l.fillNext()
 	}
+	for more := true; more; {
+		var err error
+		if more, err = l.fillBlock(f, until); err != nil {
+			return err
+		}
+		more = l.rest() && more
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == f {
+		l.ahead.step, l.ahead.at = step, time.Now()
+	}
+	return nil
+}
+
+// fillBlock fills one block of a file, unless it is no longer that of the last segment. It
+// reports whether there is more to fill.
+func (l *Log) fillBlock(f *os.File, until int64) (more bool, err error) {
 	l.tail.Lock()
 	defer l.tail.Unlock()
 	l.mu.Lock()
-	f, from, step := l.file, max(l.ahead.to, l.size), l.fillStep()
-	if l.ahead.step > 0 && time.Since(l.ahead.at) < fillBusy {
-		step = l.ahead.step * fillGrowth
-	}
+	last, from := l.file == f, max(l.ahead.to, l.size)
 	l.mu.Unlock()
-	to := min(from+step, l.fillEnd())
+	to := min(from+zeroBlock, until)
+	if !last || from >= to {
+		return false, nil
+	}
 	if err := zeros(f, from, to); err != nil {
-		return errors.Join(err, f.Truncate(from))
+		return false, errors.Join(err, f.Truncate(from))
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.file == f {
-		l.ahead.to, l.ahead.step, l.ahead.at = to, step, time.Now()
+		l.ahead.to = to
 	}
-	l.mu.Unlock()
-	return nil
+	return to < until, nil
+}
+
+// rest leaves the disk to the records for a moment. It returns false when the log closes.
+func (l *Log) rest() bool {
+	t := time.NewTimer(zeroPause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-l.stopFill:
+		return false
+	}
 }
 
 // fillNext makes the next segment.
@@ -138,8 +176,11 @@ func (l *Log) fillNext() error {
 	if err != nil {
 		return err
 	}
-	if err := zeros(f, 0, l.fillEnd()); err != nil {
-		return errors.Join(err, f.Close(), os.Remove(name))
+	for at := int64(0); at < l.fillEnd(); at += zeroBlock {
+		err := zeros(f, at, min(at+zeroBlock, l.fillEnd()))
+		if err != nil || !l.rest() { // closing: the next start has no use for it
+			return errors.Join(err, f.Close(), os.Remove(name))
+		}
 	}
 	l.mu.Lock()
 	l.ahead.next = f
@@ -149,11 +190,8 @@ func (l *Log) fillNext() error {
 
 // zeros writes zeros from an offset to another, and waits for the disk.
 func zeros(f *os.File, from, to int64) error {
-	block := make([]byte, min(zeroBlock, max(to-from, 0)))
-	for ; from < to; from += int64(len(block)) {
-		if _, err := f.WriteAt(block[:min(int64(len(block)), to-from)], from); err != nil {
-			return err
-		}
+	if _, err := f.WriteAt(make([]byte, max(to-from, 0)), from); err != nil {
+		return err
 	}
 	return f.Sync()
 }
