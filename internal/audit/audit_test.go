@@ -387,8 +387,7 @@ func TestFullDisk(t *testing.T) {
 func swap(t *testing.T, l *Log, f *os.File) *os.File {
 	t.Helper()
 	old := l.file
-	l.goOn(l.segment, f, l.size, 0)
-	l.broken = nil // /dev/full cannot be truncated either, which is another test's matter
+	l.file, l.broken = f, nil // /dev/full cannot be truncated either, which is another test's matter
 	return old
 }
 

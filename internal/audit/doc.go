@@ -13,6 +13,5 @@
 // A line is {"hash":H,"record":R}: R is the record, whose "prev" is the hash of the
 // line before, and H the hex SHA-256 of R's bytes as they stand. Lines lie in
 // segments 000000.jsonl, 000001.jsonl, ...; signatures (Ed25519) in anchors.jsonl.
-// Opening a log reads its last segment only; all of it is checked by Verify. The last
-// segment of an open log is filled with zeros behind its lines: see fill.
+// Opening a log reads its last segment only; all of it is checked by Verify.
 package audit

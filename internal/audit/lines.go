@@ -46,36 +46,26 @@ const (
 // errLong is the error of a line above maxLine.
 var errLong = errors.New("is longer than 1 MiB")
 
-// errTorn is what f of forward returns for the first line that a power cut tore.
-var errTorn = errors.New("torn")
-
 // forward calls f with each whole line of a file, without its line end, and returns
-// the bytes of these lines and of the rest, without the zeros at the end. f may use a line
-// only until it returns.
+// the bytes of these lines and of the rest. f may use a line only until it returns.
 func forward(name string, f func(raw []byte) error) (whole, torn int64, err error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return 0, 0, fileError(name, err)
 	}
 	defer file.Close()
-	end, err := dataSize(file)
-	if err != nil {
-		return 0, 0, err
-	}
-	br := bufio.NewReaderSize(io.LimitReader(file, end), maxLine)
+	br := bufio.NewReaderSize(file, maxLine)
 	for {
 		raw, err := br.ReadSlice('\n')
 		switch {
 		case errors.Is(err, io.EOF):
 			return whole, int64(len(raw)), nil
-		case errors.Is(err, bufio.ErrBufferFull) && bytes.IndexByte(raw, 0) < 0:
+		case errors.Is(err, bufio.ErrBufferFull):
 			return whole, 0, corrupt(name, "a line %w", errLong)
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull): // zeros in the middle are for f to judge
+		case err != nil:
 			return whole, 0, fileError(name, err)
 		}
-		if err := f(raw[:len(raw)-1]); errors.Is(err, errTorn) {
-			return whole, end - whole, nil
-		} else if err != nil {
+		if err := f(raw[:len(raw)-1]); err != nil {
 			return whole, 0, err
 		}
 		whole += int64(len(raw))
@@ -87,7 +77,7 @@ var errStop = errors.New("stop")
 
 // backward calls f with each whole line of the first size bytes of a file (-1 =
 // of all of it), last line first, until f returns errStop. It returns how many
-// bytes come after the last whole line, with the zeros at the end.
+// bytes come after the last whole line.
 func backward(name string, size int64, f func(raw []byte) error) (torn int64, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -99,10 +89,7 @@ func backward(name string, size int64, f func(raw []byte) error) (torn int64, er
 		if err != nil {
 			return 0, fileError(name, err)
 		}
-		if size, err = dataSize(file); err != nil {
-			return 0, err
-		}
-		defer func() { torn += max(st.Size()-size, 0) }()
+		size = st.Size()
 	}
 	const step = 64 << 10
 	var held []byte // read and not passed on yet; it begins at off

@@ -67,19 +67,12 @@ type Log struct {
 	anchoredAt time.Time // by the clock on the wall; zero = not since the start
 	anchorErr  error     // why the last signature could not be written
 
-	fillSoon chan struct{} // more should be filled, or a file is left
-	stopFill chan struct{}
-	filled   chan struct{} // closed when fill has ended
-	ahead    ahead         // guarded by mu
-	// tail is held by who writes behind what is filled. It is taken before mu.
-	tail sync.Mutex
-
 	pruning   sync.Mutex // serialises Prune and RotateKey
 	successor Signer     // takes over in Open; nil = none
 
 	// The fields below belong to the writer.
 
-	file   *os.File // the last segment; changed under mu
+	file   *os.File // the last segment
 	buf    []byte   // of put, which uses it again
 	seq    int64    // of the last line on disk
 	hash   string   // of the last line on disk
@@ -255,7 +248,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	unsigned := l.anchorErr
 	l.mu.Unlock()
-	return errors.Join(<-it.written, unsigned, l.endFill(), l.file.Close())
+	return errors.Join(<-it.written, unsigned, l.file.Close())
 }
 
 func errClosed() error { return vm.Errorf(vm.Unavailable, "audit", "the log is closed") }

@@ -4,13 +4,11 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 
@@ -45,7 +43,6 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 		dir: dir, segmentBytes: segmentBytes, hash: genesis, pending: map[string]*Record{}, log: o.Log,
 		urgent: make(chan struct{}, 1), lazy: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 		signSoon: make(chan struct{}, 1), signNow: make(chan signing), signed: make(chan struct{}),
-		fillSoon: make(chan struct{}, 1), stopFill: make(chan struct{}), filled: make(chan struct{}),
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -79,16 +76,17 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 	if l.file, err = openSegment(dir, l.segment); err != nil {
 		return nil, err
 	}
-	if err := l.repair(torn); err != nil {
-		l.file.Close()
-		return nil, err
+	if torn > 0 {
+		if err := l.repair(torn); err != nil {
+			l.file.Close()
+			return nil, err
+		}
 	}
 	l.point = l.here()
 	lifetime := context.WithoutCancel(ctx) // its goroutines end with Close
 	if l.heir || l.due() {                 // what a crash left unsigned
 		wake(l.signSoon)
 	}
-	go l.fill()
 	go l.write()
 	go l.notary(lifetime)
 	l.startOutside(lifetime, o.Outside)
@@ -104,17 +102,11 @@ func openSized(ctx context.Context, dir string, o Options, segmentBytes int64) (
 	return l, nil
 }
 
-// repair cuts off what a crash left behind the lines: zeros that were filled in, and a torn
-// last write, which it records. The actions of that write were never allowed to begin.
+// repair cuts off a torn last line and records that. The action of that line was
+// never allowed to begin.
 func (l *Log) repair(torn int64) error {
-	if err := dropNext(l.dir); err != nil {
-		return err
-	}
 	if err := l.file.Truncate(l.size); err != nil {
 		return fileError(l.file.Name(), err)
-	}
-	if torn == 0 {
-		return nil
 	}
 	ln, err := newLine(Note, Entry{Subject: fmt.Sprintf("%d bytes of a torn last line were cut off after a crash", torn)})
 	if err != nil {
@@ -214,9 +206,6 @@ func (l *Log) loadSegment(last vm.Checkpoint) (torn int64, err error) {
 	older := map[string]bool{} // open actions that began in earlier segments
 	l.size, torn, err = forward(name, func(raw []byte) error {
 		ln, hash, err := next(raw, l.seq, l.hash)
-		if err != nil && bytes.IndexByte(raw, 0) >= 0 {
-			return errTorn
-		}
 		if err != nil {
 			return corrupt(name, "record %d %w", l.seq+1, err)
 		}
@@ -249,9 +238,6 @@ func (l *Log) loadSegment(last vm.Checkpoint) (torn int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := l.oneWrite(name); err != nil {
-		return 0, err
-	}
 	if l.size == 0 && l.segment > l.first {
 		if err := os.Remove(name); err != nil {
 			return 0, fileError(name, err)
@@ -260,33 +246,6 @@ func (l *Log) loadSegment(last vm.Checkpoint) (torn int64, err error) {
 		return l.loadSegment(last)
 	}
 	return torn, l.findBegun(older)
-}
-
-// oneWrite checks that what comes after the last whole line is not more than one write,
-// which a power cut may leave with zeros in place of some blocks.
-func (l *Log) oneWrite(name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return fileError(name, err)
-	}
-	defer f.Close()
-	end, err := dataSize(f)
-	if err != nil {
-		return err
-	}
-	lines, buf := 0, make([]byte, 64<<10)
-	for r := io.NewSectionReader(f, l.size, max(end-l.size, 0)); err == nil; {
-		var n int
-		n, err = r.Read(buf)
-		lines += bytes.Count(buf[:n], []byte("\n"))
-	}
-	switch {
-	case !errors.Is(err, io.EOF):
-		return fileError(name, err)
-	case lines > anchorEvery:
-		return corrupt(name, "record %d was changed", l.seq+1)
-	}
-	return nil
 }
 
 // findBegun finds the beginnings of actions in older segments.

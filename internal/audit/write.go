@@ -120,8 +120,12 @@ func (l *Log) put(lines []*line) (int64, error) {
 	if l.buf = nil; cap(buf) <= maxBuffer {
 		l.buf = buf
 	}
-	if err = l.output(buf); err != nil {
-		if terr := l.undo(); terr != nil {
+	_, err = l.file.WriteAt(buf, l.size)
+	if err == nil {
+		err = l.file.Sync()
+	}
+	if err != nil {
+		if terr := l.file.Truncate(l.size); terr != nil {
 			l.broken = fileError(l.file.Name(), errors.Join(err, terr))
 		}
 		return l.size, fileError(l.file.Name(), err)
@@ -207,46 +211,30 @@ func (l *Log) rotate() error {
 		return nil
 	}
 	slices.Sort(head.Open)
-	f, ready := l.takeNext(next)
-	if !ready {
-		var err error
-		if f, err = openSegment(l.dir, next); err != nil {
-			return err
-		}
-		if err := f.Truncate(0); err != nil { // what an earlier attempt left
-			return errors.Join(fileError(f.Name(), err), f.Close())
-		}
+	f, err := openSegment(l.dir, next)
+	if err != nil {
+		return err
 	}
-	l.mu.Lock()
-	old, oldSize, oldTo, to := l.file, l.size, l.ahead.to, int64(0)
-	if now := time.Now(); now.Sub(l.ahead.begun) > fillQuiet {
-		l.ahead.step, l.ahead.begun = 0, now
-	} else {
-		l.ahead.begun = now
+	if err := f.Truncate(0); err != nil { // what an earlier attempt left
+		return errors.Join(fileError(f.Name(), err), f.Close())
 	}
-	l.mu.Unlock()
-	if ready {
-		to = l.fillEnd()
-	}
-	l.goOn(next, f, 0, to)
+	old, oldSize := l.file, l.size
+	l.file = f
+	l.setSize(next, 0)
 	size, err := l.put([]*line{&head})
 	if err != nil {
-		l.goOn(next-1, old, oldSize, oldTo)
+		l.file = old
+		l.setSize(next-1, oldSize)
 		// A start accepts an empty last segment, and a complete one.
-		return errors.Join(err, f.Close(), os.Remove(l.segmentPath(next)))
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
-	l.mu.Lock()
-	l.size = size
-	l.ahead.left = append(l.ahead.left, left{old, oldSize})
-	l.mu.Unlock()
-	wake(l.fillSoon)
-	return nil
+	l.setSize(next, size)
+	return old.Close()
 }
 
-// goOn makes a file the last segment; its blocks are filled up to an offset.
-func (l *Log) goOn(segment int, f *os.File, size, to int64) {
+func (l *Log) setSize(segment int, size int64) {
 	l.mu.Lock()
-	l.segment, l.file, l.size, l.ahead.to = segment, f, size, to
+	l.segment, l.size = segment, size
 	l.mu.Unlock()
 }
 

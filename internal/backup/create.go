@@ -445,25 +445,10 @@ func (k *copying) file(ctx context.Context, path, place, kind string) error {
 		return layout.Error(path, err)
 	}
 	defer f.Close()
-	if filepath.Dir(path) != k.b.cfg.Dir.Audit() {
-		return k.open(ctx, f, place, kind)
-	}
-	size, err := audit.CopySize(f)
-	if err != nil {
-		return err
-	}
-	return k.sized(ctx, f, place, kind, size)
+	return k.open(ctx, f, place, kind)
 }
 
 func (k *copying) open(ctx context.Context, f *os.File, place, kind string) error {
-	st, err := f.Stat()
-	if err != nil {
-		return layout.Error(f.Name(), err)
-	}
-	return k.sized(ctx, f, place, kind, st.Size())
-}
-
-func (k *copying) sized(ctx context.Context, f *os.File, place, kind string, size int64) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -471,5 +456,5 @@ func (k *copying) sized(ctx context.Context, f *os.File, place, kind string, siz
 	if err != nil {
 		return layout.Error(f.Name(), err)
 	}
-	return k.w.Add(bundle.Entry{Path: place, Kind: kind, Mode: uint32(st.Mode().Perm()), Size: size}, f)
+	return k.w.Add(bundle.Entry{Path: place, Kind: kind, Mode: uint32(st.Mode().Perm()), Size: st.Size()}, f)
 }

@@ -41,16 +41,13 @@ const (
 	// Torn is NamesKept, but of each file's unsynced blocks the first one is on the
 	// disk, and so is the size.
 	Torn
-	// Holed is NamesKept, but of each file's unsynced blocks all are on the disk except the
-	// first one, and so is the size.
-	Holed
 )
 
-// Losses are all of them but Holed, which is worse than what most files must bear.
+// Losses are all of them.
 var Losses = []Loss{NamesLost, NamesKept, NamesGone, Torn}
 
 func (l Loss) String() string {
-	return [...]string{"names lost", "names kept", "names gone", "torn", "holed"}[l]
+	return [...]string{"names lost", "names kept", "names gone", "torn"}[l]
 }
 
 // Sync is one fsync, fdatasync or fsync of a directory.
@@ -183,11 +180,8 @@ func (n *node) write(path string, l Loss, done map[*node]string) error {
 		return os.Chmod(path, perm)
 	case syscall.S_IFREG:
 		done[n] = path
-		switch l {
-		case Torn:
+		if l == Torn {
 			return n.torn().write(path, perm)
-		case Holed:
-			return n.holed().write(path, perm)
 		}
 		return n.synced.write(path, perm)
 	}

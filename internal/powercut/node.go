@@ -168,20 +168,6 @@ func (n *node) torn() content {
 	return c
 }
 
-// holed is the content after all unsynced blocks but the first one were written.
-func (n *node) holed() content {
-	c := content{size: n.now.size, blocks: maps.Clone(n.now.blocks)}
-	if len(n.dirty) > 0 {
-		first := slices.Min(slices.Collect(maps.Keys(n.dirty)))
-		if b := n.synced.blocks[first]; b != nil {
-			c.blocks[first] = b
-		} else {
-			delete(c.blocks, first)
-		}
-	}
-	return c
-}
-
 // sync marks the current state as synced.
 func (n *node) sync() {
 	if n.isDir() {
