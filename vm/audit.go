@@ -5,6 +5,13 @@ package vm
 
 import "time"
 
+// The policies for the arguments of commands in audit records.
+const (
+	ArgsFull   = "full"   // as given, cut at 1 KiB, with the digest of all
+	ArgsDigest = "digest" // the name of the program, and the digest of all
+	ArgsNone   = "none"   // the name of the program
+)
+
 // AuditEntry is the record written before an action.
 type AuditEntry struct {
 	Op      Op

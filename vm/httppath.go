@@ -4,6 +4,7 @@
 package vm
 
 import (
+	"encoding/hex"
 	"errors"
 	"strings"
 	"unicode/utf8"
@@ -43,14 +44,11 @@ func decodeSegment(raw string) (string, error) {
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		if c == '%' {
-			if i+2 >= len(raw) {
+			one, err := hex.DecodeString(raw[i+1 : min(i+3, len(raw))])
+			if err != nil || len(one) != 1 {
 				return "", errors.New("its percent-encoding is malformed")
 			}
-			hi, lo := unhex(raw[i+1]), unhex(raw[i+2])
-			if hi < 0 || lo < 0 {
-				return "", errors.New("its percent-encoding is malformed")
-			}
-			c = byte(hi<<4 | lo)
+			c = one[0]
 			i += 2
 			if c == '/' || c == '?' || c == '#' || c == '%' {
 				return "", errors.New("it hides one of / ? # % in percent-encoding")
@@ -85,16 +83,4 @@ func Lookalike(r rune) bool {
 		return true
 	}
 	return false
-}
-
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/warren-vm/warren/internal/asks"
 	"github.com/warren-vm/warren/internal/engine"
-	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -214,7 +213,7 @@ func TestActsAreComplete(t *testing.T) {
 // background processes, terminals, services and asks.
 func TestAuditArgs(t *testing.T) {
 	const secret = "hunter2"
-	for policy, digests := range map[string]bool{inside.ArgsFull: true, inside.ArgsDigest: true, inside.ArgsNone: false} {
+	for policy, digests := range map[string]bool{vm.ArgsFull: true, vm.ArgsDigest: true, vm.ArgsNone: false} {
 		r := newRoomWith(t, asks.Webhook{}, policy)
 		ctx := t.Context()
 		if _, err := r.StartProcess(ctx, r.owner, "box", vm.ExecSpec{Command: "echo " + secret}); err != nil {
@@ -253,7 +252,7 @@ func TestAuditArgs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if shown := strings.Contains(string(data), secret); shown != (policy == inside.ArgsFull) {
+			if shown := strings.Contains(string(data), secret); shown != (policy == vm.ArgsFull) {
 				t.Errorf("%s: that the records of %s have the argument is %t: %s", policy, op, shown, data)
 			}
 			if has := strings.Contains(strings.ToLower(string(data)), "sha256"); has != digests {
@@ -261,7 +260,7 @@ func TestAuditArgs(t *testing.T) {
 			}
 		}
 		events, err := json.Marshal(r.site.Events.All())
-		if shown := strings.Contains(string(events), secret); err != nil || shown != (policy == inside.ArgsFull) {
+		if shown := strings.Contains(string(events), secret); err != nil || shown != (policy == vm.ArgsFull) {
 			t.Errorf("%s: that the events have the argument is %t (%v)", policy, shown, err)
 		}
 	}

@@ -61,19 +61,10 @@ type Config struct {
 	Clock   Clock
 	Log     *slog.Logger
 	Webhook Webhook
-	Args    Args
+	// Args says which arguments of commands audit records and events have; "" = vm.ArgsFull. The
+	// ask itself has all of them, and so has what the webhook gets.
+	Args string
 }
-
-// Args says which arguments of commands audit records and events have. The ask itself has
-// all of them, and so has what the webhook gets.
-type Args int
-
-// The policies for arguments.
-const (
-	AllArgs    Args = iota // as given, cut
-	DigestArgs             // only the digest
-	NoArgs                 // none
-)
 
 // Asks is the room. Its methods may be called concurrently.
 type Asks struct {

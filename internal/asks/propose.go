@@ -158,9 +158,9 @@ func (a *Asks) facts(ask vm.Ask) map[string]any {
 	if ask.Digest != "" {
 		d["sha256"], d["size"] = ask.Digest, ask.Size
 	}
-	if text := commands[ask.Verb]; text != "" && a.cfg.Args != AllArgs {
+	if text := commands[ask.Verb]; text != "" && (a.cfg.Args == vm.ArgsDigest || a.cfg.Args == vm.ArgsNone) {
 		d["what"] = text
-		if a.cfg.Args == NoArgs {
+		if a.cfg.Args == vm.ArgsNone {
 			delete(d, "sha256") // of a short command it tells the command
 			delete(d, "size")
 		}

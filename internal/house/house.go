@@ -58,7 +58,7 @@ type Config struct {
 	Remote  objects.Remote  // another S3 for the bytes of objects; nil = the data directory
 
 	AskWebhook asks.Webhook // where asks are announced
-	AuditArgs  string       // which arguments of commands audit records have; see package inside
+	AuditArgs  string       // which arguments of commands audit records have: vm.ArgsFull ("", too), vm.ArgsDigest or vm.ArgsNone
 
 	Resolver       names.Resolver // for TXT records; nil = the system's
 	PreviewDomains []string       // default: only warren.localhost
@@ -121,7 +121,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Vault = vault.New(ctx, vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	h.Access = access.New(h.Ledger, access.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault, c.Config.Access = h.Journal, h.Ledger, h.Meter, h.Vault, h.Access
-	h.Asks = asks.New(h.Ledger, asks.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log, Webhook: c.AskWebhook, Args: askArgs(c.AuditArgs)})
+	h.Asks = asks.New(h.Ledger, asks.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log, Webhook: c.AskWebhook, Args: c.AuditArgs})
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
 	h.Policy = policy.New(h.Ledger, policy.Config{Journal: h.Journal, Clock: c.Clock, Log: c.Log})
@@ -161,17 +161,6 @@ func ended(end func()) func(context.Context) error {
 		end()
 		return nil
 	}
-}
-
-// askArgs is the policy for the arguments of commands that asks are about.
-func askArgs(policy string) asks.Args {
-	switch policy {
-	case inside.ArgsDigest:
-		return asks.DigestArgs
-	case inside.ArgsNone:
-		return asks.NoArgs
-	}
-	return asks.AllArgs
 }
 
 func (h *House) open(ctx context.Context, c Config) error {

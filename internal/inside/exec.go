@@ -96,13 +96,6 @@ func (v *visit) started(cwd string, err error) error {
 		WithHint("make it: `warren fs mkdir -p %s:%s`; or name another: `warren exec %s --cwd / -- CMD`", label(v.rec), v.rec.Workdir, label(v.rec))
 }
 
-// The policies for the arguments of commands in audit records.
-const (
-	ArgsFull   = "full"   // as given, cut at 1 KiB, with the digest of all
-	ArgsDigest = "digest" // the name of the program, and the digest of all
-	ArgsNone   = "none"   // the name of the program
-)
-
 // execEntry is the record of a command. Which of its arguments are in it is a setting.
 func (in *Inside) execEntry(s vm.ExecSpec) vm.AuditEntry {
 	e := vm.AuditEntry{Subject: command(s), Detail: execDetail(s)}
@@ -122,12 +115,12 @@ func (in *Inside) execEntry(s vm.ExecSpec) vm.AuditEntry {
 
 // showsArgs reports whether audit records have the arguments of commands.
 func (in *Inside) showsArgs() bool {
-	return in.cfg.AuditArgs != ArgsDigest && in.cfg.AuditArgs != ArgsNone
+	return in.cfg.AuditArgs != vm.ArgsDigest && in.cfg.AuditArgs != vm.ArgsNone
 }
 
 // digest adds the digest of a whole command, unless records have none.
 func (in *Inside) digest(detail map[string]any, whole string) {
-	if in.cfg.AuditArgs != ArgsNone {
+	if in.cfg.AuditArgs != vm.ArgsNone {
 		sum := sha256.Sum256([]byte(whole))
 		detail["argsSha256"] = hex.EncodeToString(sum[:])
 	}

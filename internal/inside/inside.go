@@ -27,7 +27,7 @@ type Config struct {
 	Clock    engine.Clock
 	Settings engine.Settings // it reads only GuestDeadline and StallCheck
 	Dir      layout.Dir      // for the console logs
-	// AuditArgs says which arguments of commands audit records have; "" = ArgsFull.
+	// AuditArgs says which arguments of commands audit records have; "" = vm.ArgsFull.
 	AuditArgs string
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/audit"
-	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/outside"
 	"github.com/warren-vm/warren/vm"
 )
@@ -43,7 +42,7 @@ func (c Config) checkAudit() error {
 		return err
 	}
 	switch c.AuditArgs {
-	case inside.ArgsFull, inside.ArgsDigest, inside.ArgsNone:
+	case vm.ArgsFull, vm.ArgsDigest, vm.ArgsNone:
 		return nil
 	}
 	return vm.Errorf(vm.Invalid, c.AuditArgs, "not a policy for auditArgs").WithHint("give full, digest or none")

@@ -20,7 +20,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
@@ -82,7 +81,7 @@ type Setting struct {
 
 var defaults = Config{
 	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
-	AuditArgs: inside.ArgsFull, Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: words{"warren.localhost"},
+	AuditArgs: vm.ArgsFull, Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: words{"warren.localhost"},
 }
 
 // maxRate bounds the API's rate limit, which limits nothing at that rate.
