@@ -45,6 +45,9 @@ type Plan struct {
 	// Nice is added to the program's niceness.
 	Nice   int     `json:"nice,omitempty"`
 	Limits []Limit `json:"limits,omitempty"`
+	// Gate is the descriptor from which the shim reads that the program may run; 0 = it may
+	// at once. Hold sets it.
+	Gate int `json:"gate,omitempty"`
 }
 
 // Limit is one resource limit of the program (setrlimit).
@@ -76,6 +79,37 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | un
 // is asked once. Standard streams must be files: the first start, if refused, would
 // close pipes that cmd has made.
 func Start(cmd *exec.Cmd, p Plan) error { return startIn(cmd, p, spaces) }
+
+// Gate keeps a program from running that Hold has started.
+type Gate struct{ w *os.File }
+
+// Open lets the program run.
+func (g *Gate) Open() error {
+	_, err := g.w.Write([]byte{1})
+	return errors.Join(err, g.w.Close())
+}
+
+// Close ends a program whose gate was not opened, without waiting for its end. After Open it
+// does nothing.
+func (g *Gate) Close() { _ = g.w.Close() } // Open may have closed it
+
+// Hold is Start of a program that does not run before its gate is opened: until then the
+// process is the shim. It ends when this process ends before that, even between fork and
+// exec, where nobody finds the new process by its name. The caller closes the gate.
+func Hold(cmd *exec.Cmd, p Plan) (*Gate, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	p.Gate = 3 + len(cmd.ExtraFiles)
+	cmd.ExtraFiles = append(slices.Clip(cmd.ExtraFiles), r)
+	if err := Start(cmd, p); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return &Gate{w}, nil
+}
 
 // startIn is Start with the function that adds the namespaces.
 func startIn(cmd *exec.Cmd, p Plan, spaces func(*syscall.SysProcAttr) *syscall.SysProcAttr) error {

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 		probe(data)
 		os.Exit(0)
 	}
+	if how := os.Getenv(holdEnv); how != "" {
+		holdAndWait(how)
+	}
 	os.Exit(m.Run())
 }
 

@@ -5,6 +5,7 @@ package confine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -64,7 +65,29 @@ func become(plan string, argv []string) error {
 	if err := setFilter(programDenied, true); err != nil {
 		return fmt.Errorf("seccomp: %w", err)
 	}
+	if p.Gate != 0 {
+		if err := pass(p.Gate); err != nil {
+			return err
+		}
+	}
 	return fmt.Errorf("start %s: %w", argv[0], unix.Exec(argv[0], argv, os.Environ()))
+}
+
+// pass waits for the byte that opens the gate, and closes the descriptor.
+func pass(gate int) error {
+	defer unix.Close(gate)
+	for {
+		n, err := unix.Read(gate, make([]byte, 1))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for the gate: %w", err)
+		case n == 0:
+			return errors.New("who started it ended before it let the program run")
+		default:
+			return nil
+		}
+	}
 }
 
 // enterUser changes this thread to the plan's user. Only with a root of its own:

@@ -338,8 +338,7 @@ func (l *Launcher) endProcesses(ctx context.Context, runDir string) error {
 			return vm.Errorf(vm.Internal, runDir, "its qemu could not be ended: %w", err)
 		}
 	}
-	// The QEMU of a monitor that was killed after it started QEMU and before it
-	// noted that.
+	// A QEMU whose run directory somebody removed.
 	name := vm.ID(filepath.Base(runDir))
 	if !vm.IsID(string(name)) {
 		return nil

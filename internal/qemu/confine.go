@@ -29,17 +29,17 @@ const maxLayers = 1000
 // CPU busy.
 const niceness = 2
 
-// startConfined starts QEMU so that it reaches only its own files.
-func startConfined(ctx context.Context, cmd *exec.Cmd, spec vm.MachineSpec) error {
+// startConfined starts QEMU so that it reaches only its own files. It runs once the gate is open.
+func startConfined(ctx context.Context, cmd *exec.Cmd, spec vm.MachineSpec) (*confine.Gate, error) {
 	if err := prepareLent(spec); err != nil {
-		return err
+		return nil, err
 	}
 	if err := offerKeys(ctx, spec); err != nil {
-		return err
+		return nil, err
 	}
 	p, err := plan(spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	groups, ok := deviceGroups(spec)
 	if ok && confine.MaySwitchUsers() {
@@ -49,7 +49,7 @@ func startConfined(ctx context.Context, cmd *exec.Cmd, spec vm.MachineSpec) erro
 			p.UID = 0 // some file systems cannot give files to a group
 		}
 	}
-	return confine.Start(cmd, p)
+	return confine.Hold(cmd, p)
 }
 
 // maxThreads bounds the threads of a QEMU: those of its CPUs, and those that wait

@@ -84,12 +84,13 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	}
 	offer, end := context.WithCancel(ctx)
 	defer end()
-	err = startConfined(offer, cmd, spec)
+	gate, err := startConfined(offer, cmd, spec)
 	w.Close()
 	if err != nil {
 		out.finish()
 		return nil, startError(spec, err)
 	}
+	defer gate.Close()
 	p := &Process{Spec: withoutKeys(spec), exited: make(chan struct{}), output: out}
 	Bound(spec.ID, cmd.Process.Pid, spec.Size)
 	go func() {
@@ -100,7 +101,7 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 		confine.Hierarchy{}.Leave(string(spec.ID))
 		close(p.exited)
 	}()
-	if err := p.greet(ctx, cmd.Process.Pid); err != nil {
+	if err := p.greet(ctx, cmd.Process.Pid, gate); err != nil {
 		_ = cmd.Process.Kill() // fails only when it is gone already
 		<-p.exited
 		return nil, p.failure(err)
@@ -150,9 +151,10 @@ func (p *Process) load(ctx context.Context) error {
 	return p.QMP.Execute(ctx, "migrate-incoming", map[string]any{"uri": "fd:" + strconv.Itoa(fdDevice)}, nil)
 }
 
-// greet negotiates QMP with the process and records its identity. The connection
-// ends with the process.
-func (p *Process) greet(ctx context.Context, pid int) (err error) {
+// greet records the identity of the process, lets QEMU run in it, and negotiates QMP. So no
+// QEMU runs whose identity is not on disk, wherever its parent is killed. The connection ends
+// with the process.
+func (p *Process) greet(ctx context.Context, pid int, gate *confine.Gate) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := make(chan struct{})
@@ -169,6 +171,9 @@ func (p *Process) greet(ctx context.Context, pid int) (err error) {
 	}
 	if err := p.Ident.save(layout.RunVM(p.Spec.RunDir).QEMUPID()); err != nil {
 		return err
+	}
+	if err := gate.Open(); err != nil {
+		return fmt.Errorf("let qemu run: %w", err)
 	}
 	p.QMP, err = qmp.Dial(ctx, layout.RunVM(p.Spec.RunDir).QMP())
 	if err != nil {

@@ -51,6 +51,9 @@ type keeper struct {
 	rounds  map[string]int
 	checked map[vm.GenerationID]bool // generations whose sums were right
 	began   time.Time
+
+	saying sync.Mutex // of its own: mu is held in places where a line is said
+	said   []string   // guarded by saying; what was done and what is broken
 }
 
 // savepoint is a snapshot as the driver knows it.
@@ -86,6 +89,8 @@ func TestKeepCrashes(t *testing.T) {
 }
 
 func newKeeper(t testing.TB) *keeper {
+	k := &keeper{t: t}
+	t.Cleanup(k.conclude) // registered first, it runs last
 	h := pooledHost(t)
 	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
 	if err != nil {
@@ -98,9 +103,18 @@ func newKeeper(t testing.TB) *keeper {
 		}
 	}
 	t.Logf("WARREN_SEED=%d", seed)
-	return &keeper{
-		t: t, h: h, c: client.New("http://"+h.listen, strings.TrimSpace(string(key))), seed: seed, rng: rand.New(rand.NewPCG(seed, 0)),
-		maybe: map[string][]inside{}, rounds: map[string]int{}, checked: map[vm.GenerationID]bool{}, began: time.Now(),
+	k.h, k.c, k.seed, k.rng = h, client.New("http://"+h.listen, strings.TrimSpace(string(key))), seed, rand.New(rand.NewPCG(seed, 0))
+	k.maybe, k.rounds, k.checked, k.began = map[string][]inside{}, map[string]int{}, map[vm.GenerationID]bool{}, time.Now()
+	return k
+}
+
+// conclude prints once more, below all logs, what is broken and what came before it: where only
+// the end of an output is kept, that is the part that counts.
+func (k *keeper) conclude() {
+	if k.t.Failed() {
+		k.saying.Lock()
+		defer k.saying.Unlock()
+		k.t.Logf("WARREN_SEED=%d\n%s", k.seed, strings.Join(k.said[max(0, len(k.said)-20):], "\n"))
 	}
 }
 
@@ -125,13 +139,22 @@ func (k *keeper) pick(n int) int {
 // note says what is done; the test prints it when it fails.
 func (k *keeper) note(format string, args ...any) {
 	k.t.Helper()
-	k.t.Logf("%7.2f s: "+format, append([]any{time.Since(k.began).Seconds()}, args...)...)
+	k.t.Log(k.say(format, args...))
+}
+
+// say remembers a line for conclude.
+func (k *keeper) say(format string, args ...any) string {
+	line := fmt.Sprintf("%7.2f s: "+format, append([]any{time.Since(k.began).Seconds()}, args...)...)
+	k.saying.Lock()
+	defer k.saying.Unlock()
+	k.said = append(k.said, line)
+	return line
 }
 
 // broken says that an invariant does not hold.
 func (k *keeper) broken(format string, args ...any) {
 	k.t.Helper()
-	k.t.Errorf("%7.2f s: BROKEN: "+format, append([]any{time.Since(k.began).Seconds()}, args...)...)
+	k.t.Error(k.say("BROKEN: "+format, args...))
 }
 
 // report prints how to repeat what failed.
