@@ -75,7 +75,7 @@ func become(plan string, argv []string) error {
 
 // pass waits for the byte that opens the gate, and closes the descriptor.
 func pass(gate int) error {
-	defer unix.Close(gate)
+	defer func() { _ = unix.Close(gate) }() // a descriptor that was read from
 	for {
 		n, err := unix.Read(gate, make([]byte, 1))
 		switch {
