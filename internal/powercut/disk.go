@@ -12,6 +12,7 @@
 package powercut
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
@@ -97,7 +99,13 @@ func Mount(t testing.TB) *Disk {
 		t.Fatalf("mount: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := server.Unmount(); err != nil {
+		// Tests run side by side and start programs: between fork and exec, a child of another
+		// test has this disk's files open. On a busy host that is longer than Unmount waits.
+		err := server.Unmount()
+		for until := time.Now().Add(20 * time.Second); errors.Is(err, syscall.EBUSY) && time.Now().Before(until); {
+			err = server.Unmount()
+		}
+		if err != nil {
 			t.Errorf("unmount: %v", err)
 			_ = syscall.Unmount(d.Dir, syscall.MNT_DETACH) // the next test must not find it
 		}
