@@ -154,7 +154,7 @@ func (k *keeper) say(format string, args ...any) string {
 // broken says that an invariant does not hold.
 func (k *keeper) broken(format string, args ...any) {
 	k.t.Helper()
-	k.t.Error(k.say("BROKEN: "+format, args...))
+	k.t.Errorf("an invariant does not hold: %s", k.say("BROKEN: "+format, args...))
 }
 
 // report prints how to repeat what failed.
