@@ -78,7 +78,7 @@ func suites() []suite {
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
 			gotest("packages", "-p=2", "./..."),
 		}},
-		{name: "foundation", budget: 17 * time.Minute, steps: []step{
+		{name: "foundation", budget: 20 * time.Minute, steps: []step{
 			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control, "./test/system/..."),
 			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
