@@ -81,6 +81,10 @@ func (d Dir) Layer(recipe, key string) string {
 	return d.join("cache", "layers", recipe+"-"+key+".tar")
 }
 
+// Builder is the directory of the VM that builds the Dockerfiles of one directory: its disk, with
+// BuildKit's cache, and a lock. The key is the digest of the directory's name and the VM's image.
+func (d Dir) Builder(key string) string { return d.join("cache", "builder", key) }
+
 // Bin is the directory of a helper binary that `warren` unpacked, named by the
 // hex SHA-256 of the binary.
 func (d Dir) Bin(digest string) string { return d.join("bin", digest) }

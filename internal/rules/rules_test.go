@@ -66,6 +66,7 @@ var allowed = map[string][]string{
 	"internal/qemu":       {"vm", "internal/qmp", "internal/layout", "internal/link", "internal/confine", "internal/qcow"},
 	"internal/monitor":    {"vm", "internal/layout", "internal/link", "internal/qmp", "internal/qemu", "internal/usernet", "internal/egress", "internal/guest", "internal/folder", "internal/pathrule", "internal/confine", "internal/proxy", "internal/intercept"},
 	"internal/warm":       {"vm", "internal/layout", "internal/image", "internal/link", "internal/qemu", "internal/monitor", "internal/guest"},
+	"internal/dockerfile": {"vm", "internal/guest", "internal/layout", "internal/qcow", "internal/qemu", "internal/warm"},
 	"internal/generation": {"vm", "internal/layout", "internal/qemu", "internal/seal"},
 	"internal/seal":       {"vm", "internal/layout"},
 	"internal/doctor":     {"vm", "internal/layout", "internal/image", "internal/confine"},

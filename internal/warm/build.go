@@ -75,11 +75,9 @@ func Build(ctx context.Context, o Options) (g vm.Manifest, err error) {
 	if err != nil {
 		return g, err
 	}
-	spec := o.spec(vm.NewID())
+	spec := o.Boots(vm.NewID())
 	spec.Dir, spec.RunDir = work, run.VM(spec.ID)
 	spec.Disk = layout.GenerationDir(tmp).Disk()
-	spec.GuestKey, spec.Reset = newKey(), firstReset()
-	spec.WaitBooted, spec.Deadline = true, bootDeadline
 	if err := qemu.CreateOverlay(spec.Disk, "../../"+filepath.Base(o.Dir.ImageDisk(o.Image.ID)), o.Size.DiskMiB); err != nil {
 		return g, err
 	}
