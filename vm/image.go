@@ -24,7 +24,8 @@ type Image struct {
 	Kernel     string     `json:"kernel"` // release, e.g. 6.1.0-56-cloud-amd64
 	Cmdline    string     `json:"cmdline"`
 	Workdir    string     `json:"workdir,omitempty"`
-	Packages   int        `json:"packages"` // number of Debian packages in it
+	MemoryMiB  int        `json:"memoryMib,omitempty"` // of a VM whose size is not given; 0 = the server's default
+	Packages   int        `json:"packages"`            // number of Debian packages in it
 	Registries []Registry `json:"registries"`
 	HostCAs    []string   `json:"hostCas,omitempty"` // file names of the operator's CAs that it trusts
 	Files      []File     `json:"files"`

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"path"
 	"path/filepath"
@@ -36,6 +37,7 @@ type Recipe struct {
 	Run       []string          `yaml:"run,omitempty" json:"run,omitempty"` // bash, as root, in the image
 	Env       map[string]string `yaml:"env,omitempty" json:"env,omitempty"` // for every process of the guest
 	Workdir   string            `yaml:"workdir,omitempty" json:"workdir,omitempty"`
+	Memory    int               `yaml:"memory,omitempty" json:"memory,omitempty"` // MiB, of a VM whose size is not given
 
 	// Dockerfile is the path of one in the recipe's directory. The image is then what BuildKit makes
 	// of it, and of these keys only Name, Context, Args and Target may be set beside it.
@@ -99,7 +101,7 @@ func recipeError(file string, f fault) *vm.Error {
 		subject = fmt.Sprintf("%s:%d", file, f.line)
 	}
 	return vm.Errorf(vm.Invalid, subject, "%s", f.msg).
-		WithHint("keys of a recipe: name, from, packages, downloads, files, users, services, run, env, workdir; or name, dockerfile, context, args, target")
+		WithHint("keys of a recipe: name, from, packages, downloads, files, users, services, run, env, workdir, memory; or name, dockerfile, context, args, target")
 }
 
 // Parse parses a recipe; file is its name in errors. It does not read sources
@@ -264,6 +266,9 @@ func (r *Recipe) check() (badValue, bool) {
 	}
 	if r.Workdir != "" && !cleanAbs(r.Workdir) {
 		return bad(fmt.Sprintf("workdir %q is not an absolute path", r.Workdir), "workdir")
+	}
+	if m := r.Memory; m != 0 && (m < vm.MinMemoryMiB || m > vm.MaxMemoryMiB || bits.OnesCount(uint(m)) != 1) {
+		return bad(fmt.Sprintf("memory %d: give a power of two of MiB, from %d to %d", m, vm.MinMemoryMiB, vm.MaxMemoryMiB), "memory")
 	}
 	for _, f := range []func() (badValue, bool){r.checkDownloads, r.checkFiles, r.checkUsers, r.checkServices} {
 		if b, wrong := f(); wrong {

@@ -4,6 +4,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,7 +212,7 @@ func (l *local) makeWarm(ctx context.Context, img vm.Image, progress func(string
 		return err
 	}
 	size := vm.DefaultSize
-	size.DiskMiB = max(size.DiskMiB, img.DiskMiB)
+	size.DiskMiB, size.MemoryMiB = max(size.DiskMiB, img.DiskMiB), cmp.Or(img.MemoryMiB, size.MemoryMiB)
 	o, err := l.warmOptions(img, size, p)
 	if err != nil {
 		return err
