@@ -4,6 +4,9 @@
 package vm
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +32,29 @@ type Image struct {
 	Registries []Registry `json:"registries"`
 	HostCAs    []string   `json:"hostCas,omitempty"` // file names of the operator's CAs that it trusts
 	Files      []File     `json:"files"`
+}
+
+// Digest names an image by what it consists of, on whichever server it is: "sha256:" and 64
+// hex digits. It covers the digest of its recipe and sources, and name, size and SHA-256 of
+// each of its files: disk, kernel and modules. Its id, its name and its times are not part.
+func (i Image) Digest() string {
+	files := slices.Clone(i.Files)
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	for n := range files {
+		files[n].CRC32C = nil
+	}
+	data, err := json.Marshal(struct {
+		Recipe, Kernel, Cmdline, Workdir string
+		DiskMiB                          int
+		Registries                       []Registry
+		HostCAs                          []string
+		Files                            []File
+	}{i.Recipe, i.Kernel, i.Cmdline, i.Workdir, i.DiskMiB, i.Registries, i.HostCAs, files})
+	if err != nil {
+		panic(err) // texts and numbers only
+	}
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // File is one file of an image or generation, relative to its directory.

@@ -40,6 +40,12 @@ type Local struct {
 	ImageInspect func(ctx context.Context, data, ref string) (vm.Image, error)
 	// ImageRemove removes an image; refused while VMs use it, without force.
 	ImageRemove func(ctx context.Context, data, ref string, force bool) (vm.Image, error)
+	// ImageUse measures the disk space of each image, its warm generations included.
+	ImageUse func(ctx context.Context, data string) (map[vm.ImageID]vm.Bytes, error)
+	// ImageExport writes an image into a signed file.
+	ImageExport func(ctx context.Context, o ImageExport) (ExportedImage, error)
+	// ImageImportFile adds the image of such a file, with its warm generation.
+	ImageImportFile func(ctx context.Context, o ImageImportFile) (vm.Image, error)
 	// Backups work on backups in files.
 	Backups Backups
 	// Trusts are the recipes that somebody trusts.

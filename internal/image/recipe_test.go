@@ -138,7 +138,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestShipped(t *testing.T) {
-	if got := Names(); !slices.Equal(got, []string{"base", "dev", "docker"}) {
+	if got := Names(); !slices.Equal(got, []string{"agents", "base", "desktop", "dev", "docker", "go", "node", "python"}) {
 		t.Errorf("shipped %q", got)
 	}
 	for _, n := range Names() {
