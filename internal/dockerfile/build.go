@@ -62,33 +62,36 @@ const (
 	resultTag        = "warren-build:latest"
 )
 
+// Report counts the steps of a build.
+type Report struct{ Steps, Cached int }
+
 // Build builds a Dockerfile and writes the image to the file out, which must not exist, in
 // the format of `docker save`. One build of a directory runs at a time; others wait. Kinds: Invalid
 // (the Dockerfile, with the code DOCKERFILE_INVALID, or one of its instructions failed, with the
 // code DOCKERFILE_FAILED), Limit, NoSpace, Timeout, Cancelled and those of a start.
-func Build(ctx context.Context, o Options, s Spec, out string) (err error) {
+func Build(ctx context.Context, o Options, s Spec, out string) (r Report, err error) {
 	src, err := Read(s.Dir, s.File, s.Args)
 	if err != nil {
-		return err
+		return r, err
 	}
 	b := &build{Options: o, spec: s, src: src}
 	sum := sha256.Sum256([]byte(s.Dir + "\x00" + string(o.Machine.Image.ID)))
 	b.dir = o.Machine.Dir.Builder(hex.EncodeToString(sum[:8]))
 	if err := os.MkdirAll(b.dir, 0o700); err != nil {
-		return layout.Error(b.dir, err)
+		return r, layout.Error(b.dir, err)
 	}
 	lock, err := layout.WaitLock(ctx, filepath.Join(b.dir, "lock"))
 	if err != nil {
-		return err
+		return r, err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	if err := b.prepareDisk(); err != nil {
-		return err
+		return r, err
 	}
 	if err := b.run(ctx, out); err != nil {
-		return errors.Join(err, removeFile(out))
+		return r, errors.Join(err, removeFile(out))
 	}
-	return b.prune()
+	return b.report, b.prune()
 }
 
 // build is one run of Build.
@@ -97,6 +100,8 @@ type build struct {
 	spec Spec
 	src  *Source
 	dir  string
+
+	report Report
 }
 
 func (b *build) progress(format string, args ...any) {
@@ -270,10 +275,32 @@ func (b *build) buildkit(ctx context.Context, g *guest.Client) error {
 	}
 	said := &output{line: func(s string) { b.progress("build: %s", s) }}
 	st, err := e.Run(said, said)
+	b.report = count(said.String())
 	if err != nil || st.Code == 0 && st.Signal == "" {
 		return err
 	}
 	return b.failed(said.String())
+}
+
+var (
+	stepBegins = regexp.MustCompile(`(?m)^#(\d+) \[[^\]]*\d+/\d+\] `)
+	stepCached = regexp.MustCompile(`(?m)^#(\d+) CACHED`)
+)
+
+// count reads the steps from BuildKit's output.
+func count(said string) (r Report) {
+	steps := map[string]bool{}
+	for _, m := range stepBegins.FindAllStringSubmatch(said, -1) {
+		steps[m[1]] = true
+	}
+	r.Steps = len(steps)
+	for _, m := range stepCached.FindAllStringSubmatch(said, -1) {
+		if steps[m[1]] {
+			r.Cached++
+			steps[m[1]] = false
+		}
+	}
+	return r
 }
 
 // failed makes BuildKit's failure an error for people.
