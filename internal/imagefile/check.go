@@ -25,7 +25,7 @@ var (
 	imageName  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,40}$`)
 	hexDigits  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 	release    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+~_-]{0,99}$`)
-	cmdline    = regexp.MustCompile(`^[ -~]{0,2000}$`)
+	cmdline    = regexp.MustCompile(`^[ -~]{0,1000}$`)
 	moduleFile = regexp.MustCompile(`^modules/([a-z0-9][a-z0-9_-]{0,63}\.ko|order)$`)
 	hostName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,252}$`)
 	word       = regexp.MustCompile(`^[ -~]{0,200}$`)
