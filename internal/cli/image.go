@@ -17,7 +17,7 @@ import (
 
 func newImage(a *app) *cobra.Command {
 	return group("image", "Build, list and remove images on this host", "  warren image build base\n  warren image ls",
-		newImageBuild(a), newImageLs(a), newImageInspect(a), newImageRm(a))
+		newImageBuild(a), newImageImport(a), newImageLs(a), newImageInspect(a), newImageRm(a))
 }
 
 type imageBuildOptions struct {
