@@ -81,6 +81,10 @@ func (d Dir) Layer(recipe, key string) string {
 	return d.join("cache", "layers", recipe+"-"+key+".tar")
 }
 
+// ContainerParts is the directory of layers and manifests of container images, each by the SHA-256
+// of its bytes. Imports remove what none has used for long.
+func (d Dir) ContainerParts() string { return d.join("cache", "oci") }
+
 // Bin is the directory of a helper binary that `warren` unpacked, named by the
 // hex SHA-256 of the binary.
 func (d Dir) Bin(digest string) string { return d.join("bin", digest) }
