@@ -32,6 +32,32 @@ type Image struct {
 	Registries []Registry `json:"registries"`
 	HostCAs    []string   `json:"hostCas,omitempty"` // file names of the operator's CAs that it trusts
 	Files      []File     `json:"files"`
+	// Container says which container image it was made of; nil = none.
+	Container *ContainerImage `json:"container,omitempty"`
+}
+
+// ContainerImage is the container image that an image was made of.
+type ContainerImage struct {
+	Source  string `json:"source"`            // as it was named
+	Digest  string `json:"digest"`            // of its manifest, sha256:…
+	User    string `json:"user,omitempty"`    // runs commands unless another is named; "" = root
+	Systemd bool   `json:"systemd"`           // boots systemd; else the agent is the init
+	Service string `json:"service,omitempty"` // of its entrypoint; "" = it has none
+}
+
+// ContainerFile is where a guest finds the ContainerConfig of its image, as JSON.
+const ContainerFile = "/etc/warren/container.json"
+
+// ContainerService is the name of the service that runs a container image's entrypoint.
+const ContainerService = "app"
+
+// ContainerConfig is what a container image says of its program.
+type ContainerConfig struct {
+	Env        []string `json:"env,omitempty"` // NAME=VALUE, for every command
+	Argv       []string `json:"argv,omitempty"`
+	User       string   `json:"user,omitempty"`
+	Workdir    string   `json:"workdir,omitempty"`
+	StopSignal string   `json:"stopSignal,omitempty"`
 }
 
 // Digest names an image by what it consists of, on whichever server it is: "sha256:" and 64

@@ -101,6 +101,7 @@ type VM struct {
 	TTL               Seconds   `json:"ttlSeconds,omitempty"`             // 0 = no limit
 	ExpiresAt         time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
 	Workdir           string    `json:"workdir,omitempty"`                // "" = the home of the Linux user
+	User              string    `json:"user,omitempty"`                   // runs commands that name no Linux user; "" = root
 	OneShot           bool      `json:"oneShot,omitempty"`                // made by `warren run`; deleted when its client has left
 
 	// Build is the build that made it from a spec; "" = none. Layer is the key of

@@ -19,6 +19,9 @@ import (
 var version = "devel"
 
 func main() {
+	if os.Getpid() != 1 && agent.IsApplet(os.Args[0]) {
+		os.Exit(agent.Applet(os.Args, os.Stdout, os.Stderr))
+	}
 	if args := os.Args[1:]; os.Getpid() != 1 && (len(args) == 0 || !isOwn(args[0])) {
 		os.Exit(agent.Command(context.Background(), args, os.Stdout, os.Stderr))
 	}
@@ -34,7 +37,7 @@ func main() {
 
 // isOwn reports whether a command is not for users: the agent starts itself with these.
 func isOwn(command string) bool {
-	return command == "agent" || command == "supervise" || command == "check"
+	return command == "agent" || command == "supervise" || command == "services" || command == "check"
 }
 
 func run(ctx context.Context, args []string) error {
@@ -54,6 +57,8 @@ func run(ctx context.Context, args []string) error {
 		return agent.Main(ctx, version, *heritage, log)
 	case "supervise":
 		return agent.Supervise(ctx, *child)
+	case "services":
+		return agent.RunServices(ctx)
 	case "check":
 		fmt.Println(version)
 		return nil

@@ -30,7 +30,7 @@ const (
 //
 // Parameters of the kernel command line: warren.root=DEVICE (default
 // /dev/vda), warren.rootfstype=TYPE (ext4), warren.rootflags=OPTIONS,
-// warren.init=PATH (/sbin/init), warren.net=off.
+// warren.init=PATH (/sbin/init; none = the agent), warren.net=off.
 func Boot(ctx context.Context) error {
 	for _, m := range []struct{ what, on, kind, opts string }{
 		{"dev", "/dev", "devtmpfs", "mode=0755"}, {"proc", "/proc", "proc", ""}, {"sys", "/sys", "sysfs", ""},
@@ -217,8 +217,10 @@ func tune() {
 // startInit starts the agent, then execs the disk's init.
 func startInit(ctx context.Context) error {
 	initPath := or(CommandLine("warren.init"), "/sbin/init")
-	if syscall.Access(initPath, 1) != nil {
-		Kmsg("no " + initPath + ": the agent acts as init")
+	if initPath == "none" || syscall.Access(initPath, 1) != nil {
+		if initPath != "none" { // an image that is meant to have no other init
+			Kmsg("no " + initPath + ": the agent acts as init")
+		}
 		mountForPrograms()
 		return syscall.Exec(program, []string{agentName, "supervise"}, os.Environ())
 	}
@@ -257,6 +259,9 @@ func mountForPrograms() {
 		{"/tmp", "tmpfs", "mode=1777", syscall.MS_NOSUID | syscall.MS_NODEV},
 		{"/sys/fs/cgroup", "cgroup2", "", syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC},
 	} {
+		if m.on == "/tmp" && isContainer() {
+			continue // its disk has one, as in a container
+		}
 		err := os.MkdirAll(m.on, 0o755)
 		if err == nil {
 			err = syscall.Mount(m.kind, m.on, m.kind, m.flags, m.opts)

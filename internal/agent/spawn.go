@@ -69,6 +69,9 @@ func (a *Agent) environ(c *command, extra map[string]string) error {
 	}
 	set := func(kv string) {
 		name := kv[:strings.IndexByte(kv, '=')+1]
+		if name == "" {
+			return // of a file that a user broke
+		}
 		for i, have := range c.env {
 			if strings.HasPrefix(have, name) {
 				c.env[i] = kv
@@ -78,6 +81,9 @@ func (a *Agent) environ(c *command, extra map[string]string) error {
 		c.env = append(c.env, kv)
 	}
 	for _, kv := range a.users.environ() {
+		set(kv)
+	}
+	for _, kv := range a.users.container().Env {
 		set(kv)
 	}
 	for _, kv := range a.users.given(filepath.Join(a.cfg.RunDir, filepath.Base(vm.EnvFile))) {
@@ -128,6 +134,9 @@ func (c *command) lookup() (string, error) {
 			return p, nil
 		}
 		found = p
+	}
+	if own := applet(name); own != "" {
+		return own, nil
 	}
 	if found != "" {
 		return "", &failed{126, found + ": permission denied"}

@@ -40,6 +40,13 @@ func Supervise(ctx context.Context, child int) error {
 			Kmsg("the supervisor could not be upgraded: " + err.Error())
 		}
 	}()
+	if os.Getpid() == 1 {
+		go powerSignals()
+	}
+	services := 0
+	if os.Getpid() == 1 {
+		services = startServices()
+	}
 	for ctx.Err() == nil {
 		if child == 0 {
 			var err error
@@ -51,7 +58,7 @@ func Supervise(ctx context.Context, child int) error {
 			}
 		}
 		running.Store(int64(child))
-		if err := reapUntil(child); err != nil {
+		if err := reapUntil(child, &services); err != nil {
 			return err
 		}
 		child = 0
@@ -62,8 +69,22 @@ func Supervise(ctx context.Context, child int) error {
 	return context.Cause(ctx)
 }
 
-// reapUntil reaps children until the given one has ended.
-func reapUntil(child int) error {
+// powerSignals turns the machine off, or starts it again, when a program asks PID 1 for it in the ways of
+// busybox, of System V's init and of systemd.
+func powerSignals() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, sigPowerOff, sigReboot)
+	s := <-asked
+	_ = syscall.Kill(-1, syscall.SIGTERM) // whom it does not reach has ended
+	time.Sleep(politeness / 2)
+	_ = syscall.Kill(-1, syscall.SIGKILL)
+	_ = syscall.Mount("", "/", "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") // if it fails, the journal recovers the disk
+	err := kernel{}.Reboot(s == syscall.SIGTERM || s == syscall.SIGINT || s == sigReboot)
+	Kmsg("the machine could not be turned off: " + err.Error())
+}
+
+// reapUntil reaps children until the given one has ended. The process services is started again if it fails.
+func reapUntil(child int, services *int) error {
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, 0, nil)
@@ -73,6 +94,9 @@ func reapUntil(child int) error {
 			return fmt.Errorf("wait: %w", err)
 		case pid == child && (ws.Exited() || ws.Signaled()):
 			return nil
+		case pid == *services && (ws.Signaled() || ws.Exited() && ws.ExitStatus() != 0):
+			time.Sleep(crashPause)
+			*services = startServices()
 		}
 	}
 }

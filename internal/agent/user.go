@@ -36,6 +36,7 @@ type userDB struct {
 	group       cachedFile
 	environment cachedFile
 	givenFile   cachedFile
+	image       containerFile
 }
 
 // cachedFile is the lines of a small file.
@@ -80,6 +81,15 @@ func (u *userDB) find(name string) (linuxUser, error) {
 		if a, ok = findAccount(lines, 2, want); !ok && name == "" {
 			a, ok = linuxUser{name: "root", uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), home: "/root", shell: "/bin/sh"}, true
 		}
+	}
+	if !ok {
+		a, ok = u.bare(want, func(name string) (linuxUser, bool) {
+			a, ok := findAccount(lines, 0, name)
+			if !ok {
+				a, ok = findAccount(lines, 2, name)
+			}
+			return a, ok
+		})
 	}
 	if !ok {
 		return linuxUser{}, vm.Errorf(vm.NotFound, name, "the guest has no such Linux user").WithCode("USER_NOT_FOUND", "username", name)

@@ -21,7 +21,7 @@ type ImageImportFile struct {
 }
 
 // importFile adds the image of a file.
-func (a *app) importFile(ctx context.Context, o *imageImportOptions, path string) (vm.Image, error) {
+func (a *app) importFile(ctx context.Context, path string, trust []string) (vm.Image, error) {
 	if a.local.ImageImportFile == nil {
 		return vm.Image{}, notHere("image import")
 	}
@@ -40,7 +40,7 @@ func (a *app) importFile(ctx context.Context, o *imageImportOptions, path string
 		return text
 	})
 	defer p.done()
-	return a.local.ImageImportFile(ctx, ImageImportFile{Data: a.data, Path: path, Trust: o.trust, Progress: func(s string, d, t int) {
+	return a.local.ImageImportFile(ctx, ImageImportFile{Data: a.data, Path: path, Trust: trust, Progress: func(s string, d, t int) {
 		mu.Lock()
 		defer mu.Unlock()
 		step, done, total = s, d, t

@@ -5,7 +5,9 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -13,48 +15,101 @@ import (
 )
 
 type imageImportOptions struct {
-	from  string
-	trust []string
-	json  bool
+	source    string
+	name      string
+	ifMissing bool
+	trust     []string
+	json      bool
 }
 
 func newImageImport(a *app) *cobra.Command {
 	o := &imageImportOptions{}
 	cmd := &cobra.Command{
-		Use:   "import file:FILE",
-		Short: "Add an image from elsewhere",
-		Long: `Add the image of a file that "warren image export" wrote, and boot it once, so that VMs start fast. A file that
-another server has signed is refused unless --trust names that server's key: ask its operator for the output of
-"warren bundle signer". The whole file is checked before the image appears. An image that is there already is kept.`,
-		Example: "  warren image import file:dev.tar.zst\n  warren image import file:dev.tar.zst --trust SHA256:...",
-		Args:    args(1, 1, "which image? warren image import file:FILE"),
+		Use:   "import REF|layout:DIR|archive:FILE|file:FILE",
+		Short: "Make an image of a container image, or add one of another server",
+		Long: `Make an image of a container image for linux/amd64. REF is oci:NAME, oci:NAME:TAG or oci:NAME@DIGEST in a registry; without
+a host's name it is Docker Hub. layout:DIR is a directory in the OCI layout, and archive:FILE what "docker save"
+writes, or such a directory as a tar; #TAG behind them chooses one of several images.
+
+The image keeps its digest. Its environment, user and working directory apply to commands, and its entrypoint becomes
+the service "app". Private registries use the logins of "docker login". No program of the image runs on this host.
+
+file:FILE is what "warren image export" wrote: the image is added as it was. A file that another server has signed is
+refused unless --trust names that server's key: ask its operator for the output of "warren bundle signer". The whole
+file is checked before the image appears.`,
+		Example: "  warren image import oci:nginx:1.29 --name web\n  warren image import layout:./build/image\n  warren image import archive:app.tar --json\n  warren image import file:dev.tar.zst --trust SHA256:...",
+		Args:    args(1, 1, "which image? warren image import REF|layout:DIR|archive:FILE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
-			o.from = list[0]
-			return a.imageImport(cmd.Context(), o)
+			o.source = list[0]
+			img, err := a.importAny(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return a.io.json(imageRow{Image: img, Digest: img.Digest()})
+			}
+			a.describeImport(img)
+			return nil
 		},
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&o.trust, "trust", nil, "with file: trust the key with this fingerprint")
-	f.BoolVar(&o.json, "json", false, "print as JSON")
+	cmd.Flags().StringVar(&o.name, "name", "", "name of the image (default the last part of its own name)")
+	cmd.Flags().BoolVar(&o.ifMissing, "if-missing", false, "keep an image that was imported by the same words")
+	cmd.Flags().StringSliceVar(&o.trust, "trust", nil, "with file: trust the key with this fingerprint")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
 
-// imageImport adds an image by the kind of its source.
-func (a *app) imageImport(ctx context.Context, o *imageImportOptions) error {
-	var img vm.Image
-	var err error
-	switch kind, rest, _ := strings.Cut(o.from, ":"); kind {
-	case "file":
-		img, err = a.importFile(ctx, o, rest)
-	default:
-		err = usage("%s names no image", printable(o.from)).WithHint("write file:FILE for a file of `warren image export`")
+// importAny adds an image by the kind of its source.
+func (a *app) importAny(ctx context.Context, o *imageImportOptions) (vm.Image, error) {
+	if path, ok := strings.CutPrefix(o.source, "file:"); ok {
+		return a.importFile(ctx, path, o.trust)
 	}
-	switch {
-	case err != nil:
-		return err
-	case o.json:
-		return a.io.json(imageRow{Image: img, Digest: img.Digest()})
+	return a.importImage(ctx, o)
+}
+
+// describeImport prints what an import made.
+func (a *app) describeImport(img vm.Image) {
+	a.io.printf("%s %s: %s on disk, kernel %s\n", printable(img.Name), img.ID, human(img.DiskBytes), img.Kernel)
+	c := img.Container
+	if c == nil {
+		a.io.printf("%s\n", img.Digest())
+		return
 	}
-	a.io.printf("%s %s: %s on disk, kernel %s\ndigest %s\n", printable(img.Name), img.ID, human(img.DiskBytes), printable(img.Kernel), img.Digest())
-	return nil
+	a.io.printf("%s\n", printable(c.Digest))
+	if c.Service != "" {
+		a.io.notef("its program is the service %s: `warren logs NAME --service %s` shows what it prints", c.Service, c.Service)
+	}
+}
+
+// isContainer reports whether an argument names a container image by oci:, layout: or archive:.
+func isContainer(source string) bool {
+	kind, _, ok := strings.Cut(source, ":")
+	return ok && (kind == "oci" || kind == "layout" || kind == "archive")
+}
+
+// importImage imports a container image and shows the progress.
+func (a *app) importImage(ctx context.Context, o *imageImportOptions) (vm.Image, error) {
+	if a.local.ImageImport == nil {
+		return vm.Image{}, notHere("image import")
+	}
+	var mu sync.Mutex
+	step, done, total := "preparing", 0, 0
+	p := a.io.progress(func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		text := "import " + printable(o.source) + ": " + step
+		if total > 0 {
+			text += fmt.Sprintf(" %d%%", 100*done/total)
+		}
+		return text
+	})
+	defer p.done()
+	return a.local.ImageImport(ctx, ImportOptions{
+		Data: a.data, Source: o.source, Name: o.name, IfMissing: o.ifMissing,
+		Progress: func(s string, d, t int) {
+			mu.Lock()
+			defer mu.Unlock()
+			step, done, total = s, d, t
+		},
+	})
 }

@@ -34,6 +34,8 @@ type Local struct {
 	Recipes func() []string
 	// ImageBuild builds an image with its warm generation.
 	ImageBuild func(ctx context.Context, o BuildOptions) (vm.Image, error)
+	// ImageImport makes an image of a container image, with its warm generation.
+	ImageImport func(ctx context.Context, o ImportOptions) (vm.Image, error)
 	// ImageList lists the images of the data directory.
 	ImageList func(ctx context.Context, data string) ([]vm.Image, error)
 	// ImageInspect finds an image by name, id or snapshot id.
@@ -107,6 +109,17 @@ type BuildOptions struct {
 	// AskTrust asks whether a recipe of the user is trusted, before anything of it is used;
 	// an error = no.
 	AskTrust func(Trust) error
+	// Progress is called with the current step and its progress.
+	Progress func(step string, done, total int)
+}
+
+// ImportOptions describe an import of a container image.
+type ImportOptions struct {
+	Data   string // data directory; "" = as the environment says
+	Source string // oci:NAME[:TAG|@DIGEST], layout:DIR, archive:FILE, or a name in a registry
+	Name   string // of the image; "" = from the source
+	// IfMissing keeps an image that was imported from the same words, and does not ask the registry again.
+	IfMissing bool
 	// Progress is called with the current step and its progress.
 	Progress func(step string, done, total int)
 }

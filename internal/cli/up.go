@@ -54,6 +54,9 @@ first time, and when something in it changed, it is built only if you say that y
 warren.yaml but a .devcontainer/devcontainer.json or .devcontainer.json, its image is used, DIR is copied into the
 VM, and the file's commands run there.
 
+oci:NAME[:TAG|@DIGEST], layout:DIR and archive:FILE are container images: "warren image import" says how they are
+used. An image that was imported by the same words is not asked for again.
+
 Before the start it prints how long the VM is kept. A sticky VM, the default, may be evicted while it does not
 run, if the disk runs short, the lowest priority first.`,
 		Example: `  warren up --name box
@@ -61,6 +64,7 @@ run, if the disk runs short, the lowest priority first.`,
   warren up --name bot --net agents,packages,api.example.com:443
   warren up --ttl 1h --idle 10m --persist ephemeral
   warren up ./agent-image --name agent
+  warren up oci:nginx:1.29 --name web
   warren up --profile dev --add-dir .:/src:rw
   warren up --name box --mount s3://datasets/2026:/data:ro
   warren up --name agent --filesystem-md
@@ -325,7 +329,13 @@ func isDir(source string) bool { return strings.ContainsAny(source, "/.") }
 // create makes a VM. It first builds the image if the argument is a
 // directory, or a shipped recipe that was not built yet.
 func (a *app) create(ctx context.Context, c *client.Client, r api.CreateVM) (api.CreatedVM, error) {
-	if isDir(r.Image) {
+	if isContainer(r.Image) {
+		img, err := a.importImage(ctx, &imageImportOptions{source: r.Image, ifMissing: true})
+		if err != nil {
+			return api.CreatedVM{}, err
+		}
+		r.Image = string(img.ID)
+	} else if isDir(r.Image) {
 		img, err := a.build(ctx, r.Image, false)
 		if err != nil {
 			return api.CreatedVM{}, err

@@ -62,6 +62,9 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 		Workdir: img.Workdir, OneShot: r.OneShot, Layer: r.forLayer,
 		CreatedAt: now, LastActive: now,
 	}
+	if img.Container != nil {
+		rec.User = img.Container.User
+	}
 	network := func(rec *vm.VM, r CreateRequest, img vm.Image) error { return e.fillNetwork(c, rec, r.Network, img) }
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
 		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels, fillPaths,

@@ -89,6 +89,8 @@ type builder struct {
 	digest  string
 	dir     layout.ImageDir // .building-DIGEST
 	started time.Time
+
+	container *container // the image is made of a container image; nil = of packages
 }
 
 // buildVersion is part of the digest. Raise it when the build makes something

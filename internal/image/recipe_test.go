@@ -282,5 +282,38 @@ func TestBuildContext(t *testing.T) {
 	r := Recipe{Dockerfile: "Dockerfile", Context: "src", Dir: "/x"}
 	if _, _, err := r.BuildContext(); vm.KindOf(err) != vm.Invalid {
 		t.Errorf("a Dockerfile outside of its context: the error is %v", err)
+// Each example builds on the recipe of its directory's name.
+func TestExamples(t *testing.T) {
+	for _, name := range []string{"agents", "go", "node", "python"} {
+		r, err := Load(filepath.Join("../../examples", name))
+		if err != nil {
+			t.Errorf("the example %s: %v, want a recipe", name, err)
+			continue
+		}
+		if _, err := r.Resolve(); err != nil || r.From != name {
+			t.Errorf("the example %s is from %q (%v), want %s", name, r.From, err, name)
+		}
+	}
+}
+
+// What recipes share with dev is the same there.
+func TestSameNode(t *testing.T) {
+	dev, err := Shipped("dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"node", "python"} {
+		r, err := Shipped(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range r.Downloads {
+			pkg := d.From[:strings.LastIndexAny(d.From, "@:")+1] // with the @ before the version
+			for _, other := range dev.Downloads {
+				if pkg != "pypi:" && strings.HasPrefix(other.From, pkg) && other.From != d.From {
+					t.Errorf("%s has %s, dev has %s, want the same version", name, d.From, other.From)
+				}
+			}
+		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 type program struct {
 	args   []string
 	env    []string // replaces the default environment if it is set
+	dir    string   // its working directory; "" = this process's
 	stdin  io.Reader
 	files  []*os.File // descriptors from 3; nil = closed
 	output io.Writer  // stdout and stderr; nil = its end goes into the error
@@ -45,7 +46,7 @@ func runProgram(ctx context.Context, p program) (err error) {
 	}
 	cmd := exec.CommandContext(ctx, p.args[0], p.args[1:]...)
 	cmd.Env = append(programEnv(os.Environ()), p.env...)
-	cmd.Stdin, cmd.ExtraFiles = p.stdin, p.files
+	cmd.Stdin, cmd.ExtraFiles, cmd.Dir = p.stdin, p.files, p.dir
 	var tail bytes.Buffer
 	if p.output == nil {
 		p.output = &tail
@@ -182,7 +183,8 @@ type buildWatch struct {
 	rest     string
 	step     string
 	fault    string
-	saved    bool // the layer is complete
+	saved    bool   // the layer is complete
+	last     string // line that is neither a step nor a fact
 }
 
 // landmarks are lines of output that show the progress of the build.
@@ -221,6 +223,8 @@ func (w *buildWatch) Write(p []byte) (int, error) {
 func (w *buildWatch) line(line string) {
 	if s, ok := strings.CutPrefix(line, "warren-step: "); ok {
 		w.step = s
+	} else if strings.TrimSpace(line) != "" {
+		w.last = line
 	}
 	w.saved = w.saved || line == "warren-saved: layer"
 	if s, ok := strings.CutPrefix(line, "warren-error: "); ok {

@@ -349,6 +349,9 @@ func (b *builder) manifest() (vm.Image, error) {
 		img.Files = append(img.Files, file)
 	}
 	img.DiskBytes = img.Files[0].Size
+	if b.container != nil {
+		b.container.describe(&img)
+	}
 	return img, nil
 }
 

@@ -25,10 +25,11 @@ var (
 	imageName  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,40}$`)
 	hexDigits  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 	release    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+~_-]{0,99}$`)
-	cmdline    = regexp.MustCompile(`^[ -~]{0,2000}$`)
+	cmdline    = regexp.MustCompile(`^[ -~]{0,1000}$`)
 	moduleFile = regexp.MustCompile(`^modules/([a-z0-9][a-z0-9_-]{0,63}\.ko|order)$`)
 	hostName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,252}$`)
 	word       = regexp.MustCompile(`^[ -~]{0,200}$`)
+	words      = regexp.MustCompile(`^[ -~]{0,1000}$`)
 	sha256Hex  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
@@ -68,6 +69,13 @@ func check(img vm.Image, entries []bundle.Entry) string {
 	for _, ca := range img.HostCAs {
 		if !word.MatchString(ca) {
 			return "the name of one of its CAs is not valid"
+		}
+	}
+	if c := img.Container; c != nil {
+		for _, text := range []string{c.Source, c.Digest, c.User, c.Service} {
+			if !words.MatchString(text) {
+				return "what it says of its container image is not valid"
+			}
 		}
 	}
 	return checkList(img, entries)

@@ -35,7 +35,7 @@ func (in *Inside) Enter(ctx context.Context, c *vm.Call, ref string, detail map[
 // start in this VM; "" is root.
 func (in *Inside) LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error) {
 	return ask(ctx, in, c, ref, vm.OpSocket, name, func(ctx context.Context, v *visit) (vm.LinuxUser, error) {
-		u, err := v.guest.LinuxUser(ctx, name)
+		u, err := v.guest.LinuxUser(ctx, cmp.Or(name, v.rec.User))
 		u.Workdir = cmp.Or(v.path(""), u.Home)
 		return u, err
 	})

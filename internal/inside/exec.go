@@ -4,6 +4,7 @@
 package inside
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -33,7 +34,7 @@ func (in *Inside) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.Exec
 		return nil, err
 	}
 	asked := spec.Cwd
-	spec.Cwd = v.path(asked)
+	spec.Cwd, spec.User = v.path(asked), cmp.Or(spec.User, v.rec.User)
 	if err := v.Begin(ctx, in.execEntry(spec)); err != nil {
 		err = v.Fail(ctx, err)
 		v.End(err, nil)

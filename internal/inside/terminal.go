@@ -4,6 +4,7 @@
 package inside
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -42,7 +43,7 @@ func (in *Inside) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec
 	}
 	return in.terminal(ctx, c, ref, spec.User, vm.AuditEntry{Op: vm.OpTerminal, Subject: subject, Detail: detail}, func(ctx context.Context, v *visit) (engine.Terminal, error) {
 		asked := spec.Cwd
-		spec.Cwd = v.path(asked)
+		spec.Cwd, spec.User = v.path(asked), cmp.Or(spec.User, v.rec.User)
 		t, err := v.guest.OpenTerminal(ctx, spec)
 		return t, v.started(asked, err)
 	})

@@ -37,7 +37,7 @@ func Local(getenv func(string) string, uid int) cli.Local {
 			return auditReport(r), err
 		},
 		AuditAnchors: audit.ParseCheckpoints, Doctor: c.doctor, Config: c.config, Recipes: image.Names,
-		ImageBuild: c.imageBuild, ImageList: c.imageList, ImageInspect: c.imageInspect, ImageRemove: c.imageRemove,
+		ImageBuild: c.imageBuild, ImageImport: c.imageImport, ImageList: c.imageList, ImageInspect: c.imageInspect, ImageRemove: c.imageRemove,
 		ImageUse: c.imageUse, ImageExport: c.imageExport, ImageImportFile: c.imageImportFile,
 		Backups: c.backups(), BundleInspect: c.bundleInspect, Trusts: c.trusts(),
 	}

@@ -149,10 +149,8 @@ func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineSt
 		return err
 	}
 	o.progress("grow")
-	if out, code, err := runIn(ctx, g, "resize2fs", "/dev/vda"); err != nil {
-		return err
-	} else if code != 0 {
-		return vm.Errorf(vm.GuestFault, string(o.Image.ID), "the root file system could not be grown: %s", strings.TrimSpace(out))
+	if err := g.Grow(ctx, vm.Size{DiskMiB: o.Size.DiskMiB}); err != nil {
+		return vm.Errorf(vm.GuestFault, string(o.Image.ID), "the root file system could not be grown: %w", err)
 	}
 	o.progress("warm")
 	for _, argv := range warming {
@@ -163,10 +161,8 @@ func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineSt
 	if err := exerciseFiles(ctx, g); err != nil {
 		return err
 	}
-	if _, code, err := runIn(ctx, g, "sync"); err != nil {
-		return err
-	} else if code != 0 {
-		return vm.Errorf(vm.GuestFault, string(o.Image.ID), "sync in the guest failed with status %d", code)
+	if err := g.Sync(ctx); err != nil {
+		return vm.Errorf(vm.GuestFault, string(o.Image.ID), "the guest could not write its disk: %w", err)
 	}
 	ended, err := look(ctx, g)
 	if err != nil {
@@ -190,7 +186,7 @@ type clock struct {
 
 func look(ctx context.Context, g *guest.Client) (c clock, err error) {
 	c.before = time.Now()
-	out, _, err := runIn(ctx, g, "cat", "/proc/uptime")
+	out, err := readAll(ctx, g, "/proc/uptime")
 	c.after = time.Now()
 	if err != nil {
 		return c, err
@@ -201,6 +197,16 @@ func look(ctx context.Context, g *guest.Client) (c clock, err error) {
 		return c, vm.Errorf(vm.GuestFault, "/proc/uptime", "%w", err)
 	}
 	return c, nil
+}
+
+// readAll reads a small file of the guest.
+func readAll(ctx context.Context, g *guest.Client, path string) (string, error) {
+	_, r, err := g.Open(ctx, "", path)
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(io.LimitReader(r, 4<<10))
+	return string(b), errors.Join(err, r.Close())
 }
 
 // errClock is the error for a guest whose clock runs wrong.
