@@ -88,6 +88,8 @@ func (a *app) buildWith(ctx context.Context, o BuildOptions) (vm.Image, error) {
 		p.done() // the question needs the line
 		return a.askTrust(t)
 	}
+	var notes []string
+	o.Say = func(line string) { notes = append(notes, line) }
 	p = a.io.progress(func() string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -97,8 +99,12 @@ func (a *app) buildWith(ctx context.Context, o BuildOptions) (vm.Image, error) {
 		}
 		return text
 	})
-	defer p.done()
-	return a.local.ImageBuild(ctx, o)
+	img, err := a.local.ImageBuild(ctx, o)
+	p.done()
+	for _, line := range notes {
+		a.io.notef("%s", printable(line))
+	}
+	return img, err
 }
 
 func newImageLs(a *app) *cobra.Command {

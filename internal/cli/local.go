@@ -111,6 +111,8 @@ type BuildOptions struct {
 	AskTrust func(Trust) error
 	// Progress is called with the current step and its progress.
 	Progress func(step string, done, total int)
+	// Say is called with what a user should know of a build; may be nil.
+	Say func(line string)
 }
 
 // ImportOptions describe an import of a container image.

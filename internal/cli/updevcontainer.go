@@ -61,10 +61,6 @@ func findProject(source string) (*project, error) {
 		if err != nil {
 			return nil, err
 		}
-		if cfg.Build != nil {
-			return nil, vm.Errorf(vm.Unsupported, file, "it builds its image from %s, which `warren up` cannot do yet", plain(vm.Clip(cfg.Build.Dockerfile, 200))).
-				WithHint("build and push the image, and name it with \"image\"; or write a %s", recipeFile)
-		}
 		return &project{dir: source, Config: cfg}, nil
 	}
 	return nil, nil
@@ -85,7 +81,12 @@ func projectName(dir string) string {
 }
 
 // request makes the request one for the project's image.
-func (p *project) request(r *api.CreateVM) { r.Image, r.Workdir = "oci:"+p.Image, p.Folder }
+func (p *project) request(r *api.CreateVM) {
+	r.Image, r.Workdir = "oci:"+p.Image, p.Folder
+	if p.Build != nil {
+		r.Image = p.dir // the host finds its Dockerfile
+	}
+}
 
 // tellIgnored says what of the file has no meaning here, before the VM is made.
 func (a *app) tellIgnored(p *project) {

@@ -26,6 +26,7 @@ type ImportOptions struct {
 	Dir    layout.Dir
 	Source oci.Source
 	Name   string // of the image; "" = from the source
+	Origin string // what is recorded as its source; "" = Source
 	OCI    oci.Options
 
 	// Progress, Warm and Log are as in BuildOptions.
@@ -87,7 +88,7 @@ func (b *builder) importing(ctx context.Context, o ImportOptions) (img vm.Image,
 		return vm.Image{}, err
 	}
 	b.container = c
-	b.recipe = Recipe{Name: o.Name, From: pinned(o.Source, c.image.Digest), Workdir: c.image.Config.Workdir}
+	b.recipe = Recipe{Name: o.Name, From: o.origin(c.image), Workdir: c.image.Config.Workdir}
 	if b.digest, err = b.recipe.digestWith(importVersion, guestFile("container.sh"), guestFile("mask"), string(c.base.ID), fmt.Sprint(c.image.Config)); err != nil {
 		return vm.Image{}, err
 	}
@@ -106,6 +107,15 @@ func (b *builder) importing(ctx context.Context, o ImportOptions) (img vm.Image,
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	return b.importStages(ctx)
+}
+
+// origin is what is recorded of where an image came from.
+func (o ImportOptions) origin(img *oci.Image) string {
+	if o.Origin == "" {
+		return pinned(o.Source, img.Digest)
+	}
+	img.Source = o.Origin
+	return o.Origin + "@" + img.Digest
 }
 
 // pinned is a source with the digest that it stood for.

@@ -282,6 +282,9 @@ func TestBuildContext(t *testing.T) {
 	r := Recipe{Dockerfile: "Dockerfile", Context: "src", Dir: "/x"}
 	if _, _, err := r.BuildContext(); vm.KindOf(err) != vm.Invalid {
 		t.Errorf("a Dockerfile outside of its context: the error is %v", err)
+	}
+}
+
 // Each example builds on the recipe of its directory's name.
 func TestExamples(t *testing.T) {
 	for _, name := range []string{"agents", "go", "node", "python"} {

@@ -53,6 +53,21 @@ func (r *Recipe) checkDockerfile() (badValue, bool) {
 	return badValue{}, false
 }
 
+// DockerfileRecipe makes a recipe of a Dockerfile that no warren.yaml names. r has Name, Dir and the
+// keys of a Dockerfile; paths are relative to Dir. Kind Invalid.
+func DockerfileRecipe(r Recipe) (Recipe, error) {
+	if b, wrong := r.check(); wrong {
+		return Recipe{}, vm.Errorf(vm.Invalid, r.Dir, "%s", b.msg)
+	}
+	root, err := os.OpenRoot(r.Dir)
+	if err != nil {
+		return Recipe{}, vm.Errorf(vm.Invalid, r.Dir, "directory not readable: %w", err)
+	}
+	defer root.Close() // read only
+	err = r.loadDockerfile(root)
+	return r, err
+}
+
 // loadDockerfile reads the Dockerfile's text, so that the recipe's digest changes with it.
 func (r *Recipe) loadDockerfile(root *os.Root) (err error) {
 	if r.Dir, err = filepath.Abs(root.Name()); err != nil {

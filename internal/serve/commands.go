@@ -184,7 +184,7 @@ func (c commands) imageBuild(ctx context.Context, o cli.BuildOptions) (vm.Image,
 	if err != nil {
 		return vm.Image{}, err
 	}
-	recipe, err := image.FindRecipe(o.Recipe)
+	recipe, err := loadRecipe(o.Recipe)
 	if err != nil {
 		return vm.Image{}, err
 	}
@@ -200,6 +200,9 @@ func (c commands) imageBuild(ctx context.Context, o cli.BuildOptions) (vm.Image,
 		if img, err := image.Find(dir, recipe.Name); err == nil {
 			return img, warmUp(ctx, img)
 		}
+	}
+	if recipe.Dockerfile != "" {
+		return c.dockerfileBuild(ctx, l, o, recipe)
 	}
 	return image.Build(ctx, image.BuildOptions{
 		Dir: dir, Recipe: recipe, HostCAs: o.HostCAs, Progress: o.Progress, Warm: warmUp,
