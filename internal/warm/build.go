@@ -26,8 +26,8 @@ import (
 const (
 	bootDeadline = 180 * time.Second
 	execDeadline = 60 * time.Second
-	hookPatience = "300"                  // seconds that hook gets
-	hookDeadline = 6 * time.Minute        // and until it must have ended
+	hookPatience = "480"                  // seconds that hook gets
+	hookDeadline = 9 * time.Minute        // and until it must have ended
 	quietFor     = 500 * time.Millisecond // how long QEMU must be idle before the capture
 	quietWait    = 10 * time.Second       // and how long to wait for that at most
 )
