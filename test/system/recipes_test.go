@@ -91,11 +91,11 @@ func TestRecipePython(t *testing.T) {
 	to.serve()
 	t.Cleanup(to.close)
 	to.ok("up", "python", "--name", "py")
-	to.ok("cp", "-r", "../../examples/python", "py:/work/notes")
-	if got := to.in("py", time.Minute, "cd /work/notes && pytest -q && ruff check . && uv --version && python3 -m venv --without-pip v && v/bin/python -c 'print(6 * 7)'"); !strings.Contains(got, "2 passed") || !strings.HasSuffix(got, "\n42") {
+	to.ok("cp", "-r", "../../examples/python", "py:/workspace/notes")
+	if got := to.in("py", time.Minute, "cd /workspace/notes && pytest -q && ruff check . && uv --version && python3 -m venv --without-pip v && v/bin/python -c 'print(6 * 7)'"); !strings.Contains(got, "2 passed") || !strings.HasSuffix(got, "\n42") {
 		t.Errorf("the project says %q, want 2 tests passed and 42 from its venv", got)
 	}
-	to.ok("exec", "-d", "py", "--", "sh", "-c", "cd /work/notes && exec python3 app.py")
+	to.ok("exec", "-d", "py", "--", "sh", "-c", "cd /workspace/notes && exec python3 app.py")
 	to.eventually("the app answers", func() bool {
 		return to.run("exec", "py", "--", "curl", "-sf", "-d", "milk", "localhost:8000").code == 0
 	})
@@ -138,8 +138,8 @@ func TestRecipesAll(t *testing.T) {
 		{"agents", "agents", "rg --version | head -n 1; git --version", "ripgrep"},
 	} {
 		h.ok("up", c.recipe, "--name", c.recipe, "--mem", "2G")
-		h.ok("cp", "-r", "../../examples/"+c.example, c.recipe+":/work/project")
-		if got := h.in(c.recipe, 10*time.Minute, "cd /work/project && "+c.line); !strings.Contains(got, c.want) {
+		h.ok("cp", "-r", "../../examples/"+c.example, c.recipe+":/workspace/project")
+		if got := h.in(c.recipe, 10*time.Minute, "cd /workspace/project && "+c.line); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q in it", c.recipe, got, c.want)
 		}
 	}
@@ -159,21 +159,21 @@ func TestRecipesAll(t *testing.T) {
 func (h *host) needsLate(t *testing.T) {
 	t.Helper()
 	h.ok("up", "python", "--name", "late", "--mem", "2G", "--cpu", "2", "--net", "packages")
-	h.ok("cp", "-r", "../../examples/python", "late:/work/notes")
+	h.ok("cp", "-r", "../../examples/python", "late:/workspace/notes")
 	h.in("late", 40*time.Minute, `export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && for p in postgresql fonts-dejavu-core "gcc libc6-dev python3-dev" inotify-tools chromium; do
 		apt-get install -y -qq --no-install-recommends $p >/tmp/apt.log 2>&1 || { tail -n 20 /tmp/apt.log; exit 1; }; done`)
 	h.ok("net", "set", "late", "closed")
 	h.in("late", 5*time.Minute, "systemctl start postgresql && su postgres -c 'createdb notes' && echo 'int main(){return 42;}' >/tmp/a.c && gcc -o /tmp/a /tmp/a.c; /tmp/a; test $? = 42 && fc-list 2>/dev/null | grep -q DejaVu || ls /usr/share/fonts/truetype/dejavu")
 	for _, line := range []string{
-		"cd /work/notes && exec python3 app.py",
-		"exec inotifywait -m -e create --format %f -o /tmp/seen /work/notes",
+		"cd /workspace/notes && exec python3 app.py",
+		"exec inotifywait -m -e create --format %f -o /tmp/seen /workspace/notes",
 		"while :; do su postgres -c 'psql -qtc \"select 1\" notes' >/tmp/worker && date >>/tmp/worker; sleep 2; done",
 		"exec chromium --headless --no-sandbox --disable-gpu --remote-debugging-port=9222 --user-data-dir=/tmp/browser http://localhost:8000",
 	} {
 		h.ok("exec", "-d", "late", "--", "bash", "-c", line)
 	}
 	alive := func(name string) bool {
-		r := h.run("exec", name, "--", "bash", "-c", `cd /work/notes && curl -sf localhost:8000 >/dev/null && curl -sf localhost:9222/json | grep -q localhost:8000 &&
+		r := h.run("exec", name, "--", "bash", "-c", `cd /workspace/notes && curl -sf localhost:8000 >/dev/null && curl -sf localhost:9222/json | grep -q localhost:8000 &&
 			pgrep -x inotifywait >/dev/null && su postgres -c 'psql -qtc "select 1" notes' | grep -q 1 && pytest -q 2>&1 | grep '2 passed' && touch new-$RANDOM && sleep 1 && grep -q new- /tmp/seen`)
 		return r.code == 0
 	}
