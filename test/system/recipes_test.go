@@ -92,7 +92,7 @@ func TestRecipePython(t *testing.T) {
 	t.Cleanup(to.close)
 	to.ok("up", "python", "--name", "py")
 	to.ok("cp", "-r", "../../examples/python", "py:/workspace/notes")
-	if got := to.in("py", time.Minute, "cd /workspace/notes && pytest -q && ruff check . && uv --version && python3 -m venv --without-pip v && v/bin/python -c 'print(6 * 7)'"); !strings.Contains(got, "2 passed") || !strings.HasSuffix(got, "\n42") {
+	if got := to.in("py", 3*time.Minute, "cd /workspace/notes && pytest -q && ruff check . && uv --version && python3 -m venv --without-pip v && v/bin/python -c 'print(6 * 7)'"); !strings.Contains(got, "2 passed") || !strings.HasSuffix(got, "\n42") {
 		t.Errorf("the project says %q, want 2 tests passed and 42 from its venv", got)
 	}
 	to.ok("exec", "-d", "py", "--", "sh", "-c", "cd /workspace/notes && exec python3 app.py")
