@@ -24,6 +24,7 @@ type imageBuildOptions struct {
 	recipe    string
 	ifMissing bool
 	noHostCA  bool
+	noWarm    bool
 	json      bool
 }
 
@@ -49,13 +50,14 @@ the first time, and after each change of it, it prints what the recipe does and 
 	cmd.ValidArgsFunction = a.completeImages
 	cmd.Flags().BoolVar(&o.ifMissing, "if-missing", false, "keep an existing image of that name; make only its missing parts")
 	a.trustFlag(cmd)
+	cmd.Flags().BoolVar(&o.noWarm, "no-warm", false, "do not boot it, as for an export: its first VM here takes longer")
 	cmd.Flags().BoolVar(&o.noHostCA, "no-host-ca", false, "do not install this host's own CAs")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
 
 func (a *app) imageBuild(ctx context.Context, o *imageBuildOptions) error {
-	img, err := a.buildWith(ctx, BuildOptions{Data: a.data, Recipe: o.recipe, HostCAs: !o.noHostCA, IfMissing: o.ifMissing})
+	img, err := a.buildWith(ctx, BuildOptions{Data: a.data, Recipe: o.recipe, HostCAs: !o.noHostCA, IfMissing: o.ifMissing, NoWarm: o.noWarm})
 	if err != nil {
 		return err
 	}

@@ -105,6 +105,7 @@ type BuildOptions struct {
 	Recipe    string // a shipped recipe's name, or the path of a directory
 	HostCAs   bool   // trust the CAs that the operator added to this host
 	IfMissing bool   // keep an existing image of that name, and make only its missing parts
+	NoWarm    bool   // make no warm generation
 	Trust     string // digest of a recipe that is trusted; "" = none is named
 	// AskTrust asks whether a recipe of the user is trusted, before anything of it is used;
 	// an error = no.

@@ -43,7 +43,7 @@ func made(t *testing.T, dir layout.Dir, id string) vm.Image {
 	img := vm.Image{
 		Format: 1, ID: vm.ImageID("im-" + strings.Repeat(id, 16)), Name: "tools", Recipe: strings.Repeat("a", 16), Snapshot: vm.NewSnapshotID(),
 		CreatedAt: time.Unix(1700000000, 0).UTC(), DiskMiB: 64, Kernel: "6.1.0-56-cloud-amd64", Cmdline: "console=ttyS0", Workdir: "/workspace",
-		Registries: []vm.Registry{{Host: "deb.debian.org", Port: 80, Manager: "apt"}},
+		Registries: []vm.Registry{{Host: "debian.example", Port: 80, Manager: "apt"}},
 	}
 	d := layout.ImageDir(dir.Image(img.ID))
 	if err := os.MkdirAll(d.Modules(), 0o700); err != nil {

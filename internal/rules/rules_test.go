@@ -94,7 +94,7 @@ var allowed = map[string][]string{
 	"internal/house":      {"internal/evidence", "internal/asks", "internal/policy", "internal/backup", "internal/handoff", "vm", "internal/ledger", "internal/journal", "internal/access", "internal/meter", "internal/vault", "internal/engine", "internal/inside", "internal/names", "internal/job", "internal/answers", "internal/changes", "internal/repo", "internal/objects", "internal/ship", "internal/outside", "internal/secret"},
 	"internal/httpd":      {"internal/asks", "vm", "api", "internal/spec", "internal/journal", "internal/access", "internal/vault", "internal/engine", "internal/inside", "internal/job", "internal/answers", "internal/changes", "internal/house", "internal/vt", "internal/repo", "internal/objects", "internal/ship", "internal/handoff", "internal/policy", "internal/secret", "internal/pathrule", "internal/screen"},
 	"internal/sshd":       {"vm", "internal/engine", "internal/repo"},
-	"internal/cli":        {"vm", "api", "client", "internal/treesync", "internal/receipt"},
+	"internal/cli":        {"vm", "api", "client", "internal/treesync", "internal/receipt", "internal/devcontainer"},
 	"internal/gateway":    {"vm", "internal/layout", "internal/ca", "internal/screen"},
 	"internal/screen":     {"vm"},
 	"internal/embedded":   {"vm", "internal/layout"},
@@ -110,6 +110,9 @@ var allowed = map[string][]string{
 	"tools/results":       {},
 	"tools/runtests":      {"tools/results"},
 	"tools/requirements":  {"tools/results"},
+
+	"internal/imagefile":    {"vm", "internal/bundle", "internal/image", "internal/layout", "internal/qcow"},
+	"internal/devcontainer": {"vm"},
 }
 
 type goPackage struct {

@@ -195,7 +195,12 @@ func (c commands) imageBuild(ctx context.Context, o cli.BuildOptions) (vm.Image,
 	if err != nil {
 		return vm.Image{}, err
 	}
-	warmUp := func(ctx context.Context, img vm.Image) error { return l.makeWarm(ctx, img, o.Progress) }
+	warmUp := func(ctx context.Context, img vm.Image) error {
+		if o.NoWarm {
+			return nil
+		}
+		return l.makeWarm(ctx, img, o.Progress)
+	}
 	if o.IfMissing {
 		if img, err := image.Find(dir, recipe.Name); err == nil {
 			return img, warmUp(ctx, img)

@@ -48,7 +48,7 @@ const (
 	worlds   = "^(TestWorld[A-Z]|TestPool)"
 	forks    = "^TestWorlds"
 	readme   = "^TestReadme$"
-	images   = "^TestImages$"
+	images   = "^(TestImages|TestRecipe)"
 	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestPowerCut|TestHungMachine|TestArguments|TestSoak|TestChain)$"
 	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
 	keeping  = "^(TestKeep|TestStorage|TestDrain|TestReview)"
