@@ -131,7 +131,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestShipped(t *testing.T) {
-	if got := Names(); !slices.Equal(got, []string{"base", "dev"}) {
+	if got := Names(); !slices.Equal(got, []string{"base", "desktop", "dev"}) {
 		t.Errorf("shipped %q", got)
 	}
 	for _, n := range Names() {
