@@ -92,6 +92,8 @@ var Codes = map[string]int{
 	"DIFF_EMPTY_QUERY":                       400,
 	"DIFF_INVALID_PATH_PATTERN":              400,
 	"DIFF_INVALID_REGEX":                     400,
+	"DOCKERFILE_FAILED":                      400,
+	"DOCKERFILE_INVALID":                     400,
 	"DOMAIN_ALREADY_EXISTS":                  400,
 	"DOMAIN_OWNERSHIP_ERROR":                 403,
 	"DOMAIN_OWNERSHIP_NOT_VERIFIED":          401,

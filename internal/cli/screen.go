@@ -46,7 +46,7 @@ func newScreenShot(a *app) *cobra.Command {
 	o := &shotOptions{}
 	cmd := &cobra.Command{
 		Use: "shot NAME", Short: "Take a picture of the screen",
-		Example: "  warren screen shot box -o now.png\n  warren screen shot box > now.png\n  warren screen shot box --json",
+		Example: "  warren screen shot box -o now.png\n  warren screen shot box --json",
 		Long:    "Write what the screen of a VM shows as a PNG file, or to standard output.\nWith --json and without a file, the picture is in the answer, in base64.",
 		Args:    args(1, 1, "which VM? warren screen shot NAME -o FILE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -138,13 +138,13 @@ func number(s string) (int, error) {
 func newScreenClick(a *app) *cobra.Command {
 	cmd, act := screenVerb(a, &cobra.Command{
 		Use: "click NAME X Y", Short: "Click on a place of the screen",
-		Example: "  warren screen click box 640 400\n  warren screen click box 640 400 --count 2\n  warren screen click box 640 400 --button 3",
+		Example: "  warren screen click box 640 400\n  warren screen click box 640 400 -n 2\n  warren screen click box 640 400 --button 3",
 	}, 2, "where on the screen of which VM? warren screen click NAME X Y", func(act *vm.ScreenAction, list []string) error {
 		act.Do = vm.ScreenClick
 		return spot(act, list)
 	})
 	cmd.Flags().IntVar(&act.Button, "button", 1, "1 is left, 2 middle, 3 right")
-	cmd.Flags().IntVar(&act.Count, "count", 1, "how often: 2 is a double click")
+	cmd.Flags().IntVarP(&act.Count, "count", "n", 1, "how often: 2 is a double click")
 	return cmd
 }
 
@@ -172,7 +172,7 @@ func newScreenScroll(a *app) *cobra.Command {
 
 func newScreenType(a *app) *cobra.Command {
 	cmd, _ := screenVerb(a, &cobra.Command{
-		Use: "type NAME TEXT", Short: "Type a text", Example: "  warren screen type box 'hello'\n  warren screen type box \"$(cat note.txt)\"",
+		Use: "type NAME TEXT", Short: "Type a text", Example: "  warren screen type box 'hello'\n  warren screen type box 'Ann Example' --json",
 		Long: "Type a text into the program that has the keyboard. Use `warren screen key` for other keys.",
 	}, 1, "which text in which VM? warren screen type NAME TEXT", func(act *vm.ScreenAction, list []string) error {
 		act.Do, act.Text = vm.ScreenType, list[0]

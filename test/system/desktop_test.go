@@ -157,8 +157,6 @@ func (h *host) asksBrowser(name, script string) string {
 // TestDesktop: a browser in a VM is used by its screen, and what it knows survives a fork and
 // a suspend. An emulated Chromium takes a minute for a page, and the image minutes to build:
 // CI has TestScreen.
-//
-// 002-06, 002-25, 002-36, 001-48
 func TestDesktop(t *testing.T) {
 	if os.Getenv("WARREN_SOAK") == "" {
 		t.Skip("WARREN_SOAK is not set: an emulated Chromium takes minutes; `make soak` sets it")

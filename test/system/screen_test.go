@@ -85,7 +85,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// watched opens the page of the screen by a link to only watch, and sends keys all the same.
+// watched opens the page of the screen by a link to only watch, and sends keys anyway.
 func (s *shown) watched(typed string) {
 	s.t.Helper()
 	c := s.client(false)
