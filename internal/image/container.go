@@ -146,7 +146,7 @@ func (b *builder) importStages(ctx context.Context) (img vm.Image, err error) {
 	published := false
 	defer func() {
 		if err != nil && !published {
-			err = errors.Join(err, os.RemoveAll(string(b.dir)))
+			err = errors.Join(err, b.keepLog())
 		}
 	}()
 	b.progress("read layers", 32)
@@ -178,6 +178,18 @@ func (b *builder) importStages(ctx context.Context) (img vm.Image, err error) {
 	}
 	b.Log.Info("image imported", "image", img.ID, "name", img.Name, "digest", b.container.image.Digest, "took", time.Since(b.started))
 	return img, prune(b.Dir.ContainerParts())
+}
+
+// keepLog removes the files of a failed import but for its log, which the error names.
+func (b *builder) keepLog() (err error) {
+	entries, _ := os.ReadDir(string(b.dir)) // of a directory that was just made
+	for _, e := range entries {
+		if p := filepath.Join(string(b.dir), e.Name()); p != b.dir.Log() {
+			err = errors.Join(err, os.RemoveAll(p))
+		}
+	}
+	_ = os.Remove(string(b.dir)) // unless there is a log
+	return err
 }
 
 // merge reads the layers, and adds what a guest of Warren needs.

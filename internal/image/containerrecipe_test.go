@@ -95,8 +95,9 @@ func TestRecipeAboveContainer(t *testing.T) {
 	}
 	img, err := Build(t.Context(), BuildOptions{Dir: dir, Recipe: r})
 	if err != nil {
-		data, _ := filepath.Glob(filepath.Join(dir.Images(), ".building-*", "build.log"))
-		t.Fatalf("the build fails: %v (%s) %v", err, vm.AsError(err).Hint, data)
+		_, log, _ := strings.Cut(vm.AsError(err).Hint, "see ")
+		said, _ := os.ReadFile(log) // it may not have come so far
+		t.Fatalf("the build fails: %v\n%s", err, said)
 	}
 	if got := debugfs(t, dir, img, "cat /made"); got != "hello2\n" {
 		t.Errorf("the step made %q, want the file and the variable of the recipe", got)
