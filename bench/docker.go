@@ -98,14 +98,14 @@ func (b *bench) dockerIdle(ctx context.Context, without, with string) error {
 // startStack starts the example's stack, with an image made of the VM's own Python.
 func (b *bench) startStack(ctx context.Context, id string) error {
 	for _, argv := range [][]string{
-		{"cp", "examples/docker-compose", id + ":/srv/stack"},
-		{"cp", "test/system/testdata/docker/image.sh", id + ":/srv/image.sh"},
+		{"cp", "-r", "examples/docker-compose", id + ":/srv/stack"},
+		{"cp", "test/system/testdata/docker/image.py", id + ":/srv/image.py"},
 	} {
 		if err := finish(b.server.cli(ctx, argv...)); err != nil {
 			return err
 		}
 	}
-	const start = "sh /srv/image.sh && cd /srv/stack && docker compose up -d && until curl -sfo /dev/null localhost:%d; do sleep 0.2; done"
+	const start = "python3 /srv/image.py | docker import - python:3-slim && cd /srv/stack && docker compose up -d && until curl -sfo /dev/null localhost:%d; do sleep 0.2; done"
 	return b.server.exec(ctx, id, "sh", "-c", fmt.Sprintf(start, stackPort))
 }
 
