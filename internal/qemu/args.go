@@ -41,21 +41,15 @@ const MAC = "52:54:00:12:34:56"
 const sparePorts = 4
 
 // tbSizeMiB bounds TCG's cache of translated code. The default takes 239 MiB per
-// VM; 64 MiB take 92 at the same speed. Half of it is slow. A machine with more memory
-// runs more and larger programs: with 64 MiB, the start of a container took 33 to 44
-// seconds of processor time, because code was translated again and again, and 19 with 256.
-func tbSizeMiB(memoryMiB int) int {
-	if memoryMiB >= 1024 {
-		return 256
-	}
-	return 64
-}
+// VM; this one takes 92 at the same speed. Half of it is slow.
+const tbSizeMiB = 64
 
-// A browser's code does not fit into that: QEMU would translate the same code again and
-// again. A machine with memory for a browser gets a larger cache.
+// A browser's code does not fit into that, nor that of Docker's engine: QEMU would translate
+// the same code again and again. With 64 MiB the start of a container takes twice the time. A
+// machine with memory for such programs gets a larger cache.
 const (
 	largeTBSizeMiB = 256
-	largeMemoryMiB = 2048
+	largeMemoryMiB = 1024
 )
 
 func tbSize(boot vm.Size) int {
