@@ -64,6 +64,7 @@ def connect():
 
 class Page(http.server.BaseHTTPRequestHandler):
     ask = None
+    timeout = 5  # a client that asks nothing is not waited for
 
     def do_GET(self):
         body = json.dumps([row[0] for row in Page.ask("SELECT what FROM work ORDER BY rowid")]).encode()
