@@ -172,9 +172,8 @@ func (s *stack) network(t *testing.T) {
 	try := func() string {
 		return s.sh("stack", "docker exec -i stack-web-1 python3 - </srv/tries.py | tr '\\n' ' '")
 	}
-	began := time.Now()
-	if got := try(); !strings.HasPrefix(got, "unknown 1") || time.Since(began) > 20*time.Second {
-		t.Errorf("after %v a container of a closed VM says %q", time.Since(began), got)
+	if got := try(); !strings.HasPrefix(got, "unknown 1") { // an error's number, and no time-out
+		t.Errorf("a container of a closed VM says %q", got)
 	}
 	refused := s.ok("net", "log", "stack", "--refused")
 	for _, want := range []string{"example.com", "192.0.2.1"} {
@@ -275,12 +274,13 @@ func (s *stack) fork(t *testing.T) {
 // sleeps suspends the stack, wakes it by its preview, and rolls it back.
 func (s *stack) sleeps(t *testing.T) {
 	s.ok("suspend", "stack")
-	time.Sleep(2 * time.Second) // which the container's clock is to know of
+	time.Sleep(5 * time.Second) // which the container's clock is to know of
 	if got := s.rows("stack"); got != "[]" {
 		t.Errorf("it wakes with %s committed", got)
 	}
-	if late := float64(time.Now().UnixNano())/1e9 - s.look("stack").Time; late > 2 || late < -2 {
-		t.Errorf("the container's clock is %.1f s late", late)
+	before := time.Now()
+	if said := time.UnixMilli(int64(s.look("stack").Time * 1000)); said.Before(before) || said.After(time.Now()) {
+		t.Errorf("between %v and now the container's clock says %v", before, said)
 	}
 	if got := s.ok("pty", "send", "stack", "in", "print(x, x)", "--wait", "1"); !strings.Contains(got, "\n42 42\n") {
 		t.Errorf("after the sleep the terminal into the container says %q", got)
