@@ -51,20 +51,6 @@ func tbSizeMiB(memoryMiB int) int {
 	return 64
 }
 
-// A browser's code does not fit into that: QEMU would translate the same code again and
-// again. A machine with memory for a browser gets a larger cache.
-const (
-	largeTBSizeMiB = 256
-	largeMemoryMiB = 2048
-)
-
-func tbSize(boot vm.Size) int {
-	if boot.MemoryMiB >= largeMemoryMiB {
-		return largeTBSizeMiB
-	}
-	return tbSizeMiB
-}
-
 // RAMPath is the memory file that s maps privately: its generation's, or the empty
 // one of a cold boot.
 func RAMPath(s vm.MachineSpec) string {
@@ -148,7 +134,7 @@ func Devices(s vm.MachineSpec) []string {
 	boot := s.Plugged.Boot(s.Size)
 	accel := string(s.Accel)
 	if s.Accel == vm.TCG {
-		accel = fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbSize(boot))
+		accel = fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbSizeMiB(boot.MemoryMiB))
 	}
 	nic := "virtio-net-pci,id=nic0,netdev=net0,mac=" + MAC + ",romfile=,bus=pcie.0,addr=0x3"
 	if s.QuietNIC {
