@@ -146,7 +146,7 @@ func (c *command) lookup() (string, error) {
 		}
 		found = p
 	}
-	if own := applet(name); own != "" {
+	if own := ownProgram(name); own != "" {
 		return own, nil
 	}
 	if found != "" {

@@ -178,6 +178,9 @@ func TestOCIStatic(t *testing.T) {
 	h.ok("start", "one")
 	h.eventually("the service after a boot", func() bool { return h.run("exec", "one", "--", "/app", "get").code == 0 })
 
+	if got, want := strings.TrimSpace(h.ok("run", ref, "--", "/app", "env")), "1234 /data hello world"; got != want {
+		t.Errorf("a one-shot run prints %q, want %q", got, want)
+	}
 	var made vm.Image
 	if err := json.Unmarshal([]byte(h.ok("image", "import", ref, "--if-missing", "--json")), &made); err != nil {
 		t.Fatalf("image import prints no JSON: %v", err)
