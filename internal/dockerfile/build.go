@@ -166,7 +166,7 @@ func (b *build) run(ctx context.Context, out string) (err error) {
 
 // inside builds in the running VM.
 func (b *build) inside(ctx context.Context, g *guest.Client, out string) error {
-	if _, err := must(ctx, g, "resize2fs", "/dev/vda"); err != nil {
+	if err := g.Grow(ctx, vm.Size{DiskMiB: builderDiskMiB}); err != nil {
 		return err
 	}
 	if _, err := must(ctx, g, "systemctl", "start", "docker"); err != nil {
