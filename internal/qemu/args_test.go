@@ -86,6 +86,16 @@ func TestArgsRules(t *testing.T) {
 	}
 }
 
+// A machine with memory for a browser has a larger cache of translated code.
+func TestTBSize(t *testing.T) {
+	for mib, want := range map[int]string{512: "tb-size=64", 1024: "tb-size=64", 2048: "tb-size=256", 8192: "tb-size=256"} {
+		line := strings.Join(Devices(vm.MachineSpec{Accel: vm.TCG, Size: vm.Size{VCPU: 1, MemoryMiB: mib}}), " ")
+		if !strings.Contains(line, want) {
+			t.Errorf("%d MiB: %s is not in %s", mib, want, line)
+		}
+	}
+}
+
 // The guest may not see whether its machine was booted or restored.
 func TestDevicesDontDependOnTheStart(t *testing.T) {
 	s := specs()
