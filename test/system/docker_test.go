@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,34 +40,46 @@ func TestDocker(t *testing.T) {
 		{"ports", (*stack).ports},
 		{"logs", (*stack).logs},
 		{"network", (*stack).network},
-		{"build", (*stack).build},
 		{"fork", (*stack).fork},
 		{"sleep", (*stack).sleeps},
+		{"loopback", (*stack).loopback},
+		{"build", (*stack).build},
 	} {
+		if (c.name == "loopback" || c.name == "build") && os.Getenv("WARREN_SOAK") == "" {
+			t.Logf("%s: not run, since it starts more containers, which takes a minute in an emulated guest; `make soak` runs it", c.name)
+			continue
+		}
 		began := time.Now()
-		if !t.Run(c.name, func(t *testing.T) { c.do(s, t) }) {
+		if !t.Run(c.name, func(t *testing.T) { c.do(s.in(t), t) }) {
 			t.FailNow() // the rest stands on it
 		}
 		t.Logf("%s: %.1f s", c.name, time.Since(began).Seconds())
 	}
 }
 
-// kernel runs moby's own check. Its zgrep, a script, takes minutes in an
-// emulated guest, and the file is not compressed.
+// in is the same stack in a subtest.
+func (s *stack) in(t *testing.T) *stack {
+	sub := *s.shown
+	sub.host, sub.t = s.on(t), t
+	return &stack{&sub}
+}
+
+// kernel runs moby's own check, as Debian ships it, on the configuration of the guest's
+// kernel. It runs here because its 150 programs take minutes in an emulated guest.
 func (s *stack) kernel(t *testing.T) {
-	out := s.sh("stack", `mkdir -p /tmp/fast && printf '#!/bin/sh\nexec grep "$@"\n' >/tmp/fast/zgrep && chmod +x /tmp/fast/zgrep
-PATH=/tmp/fast:$PATH sh /usr/share/docker.io/contrib/check-config.sh /boot/config-$(uname -r) 2>&1`)
-	needed, _, ok := strings.Cut(out, "Optional Features")
-	if !ok || !strings.Contains(needed, "Generally Necessary") {
-		t.Fatalf("the check did not come to its end:\n%s", out)
+	dir := t.TempDir()
+	s.ok("cp", "stack:/usr/share/docker.io/contrib/check-config.sh", dir+"/check.sh")
+	s.ok("cp", "stack:/boot/config-"+s.sh("stack", "uname -r"), dir+"/config")
+	said, err := exec.Command("bash", dir+"/check.sh", dir+"/config").CombinedOutput()
+	needed, _, whole := strings.Cut(string(said), "Optional Features")
+	if !whole { // its status is not 0 when an optional feature is missing
+		t.Fatalf("the check did not come to its end: %v\n%s", err, said)
 	}
-	if n := strings.Count(needed, "enabled"); n < 30 || strings.Contains(needed, "missing") {
+	if n := strings.Count(needed, "enabled"); n < 25 || strings.Contains(needed, "missing") {
 		t.Errorf("of what Docker needs, %d are there, and not all:\n%s", n, needed)
 	}
-	for _, want := range []string{"CONFIG_OVERLAY_FS: enabled", "CONFIG_CGROUP_PIDS: enabled", "CONFIG_VXLAN: enabled"} {
-		if !strings.Contains(strings.NewReplacer("\x1b[0m", "", "\x1b[32m", "", " (as module)", "").Replace(out), want) {
-			t.Errorf("the check does not say %q:\n%s", want, out)
-		}
+	if !regexp.MustCompile(`CONFIG_OVERLAY_FS\S*: \S*enabled`).Match(said) {
+		t.Errorf("the check finds no overlay file system:\n%s", said)
 	}
 	info := s.sh("stack", "docker info --format '{{.Driver}} {{.CgroupVersion}} {{.CgroupDriver}}'")
 	if info != "overlay2 2 systemd" {
@@ -129,13 +143,6 @@ func (s *stack) ports(t *testing.T) {
 			t.Errorf("forward leads to %q", got)
 		}
 	})
-	// One that is published on the loopback alone, too: only the guest's agent reaches it.
-	s.sh("stack", "docker run -d --rm --init --name near -p 127.0.0.1:9090:8000 python:3-slim python3 -m http.server 8000")
-	s.sh("stack", "until curl -sf -o /dev/null localhost:9090; do sleep 0.2; done")
-	if resp, body := s.get(s.client(true), s.url("9090-stack", "/etc/"), keyName, s.key); resp.StatusCode != 200 || !strings.Contains(body, "resolv.conf") {
-		t.Errorf("a port on the loopback is shown as %d %s", resp.StatusCode, body)
-	}
-	s.sh("stack", "docker kill near")
 }
 
 // logs: the engine's own log is followed as it grows.
@@ -175,6 +182,16 @@ func (s *stack) network(t *testing.T) {
 			t.Errorf("the refused connections lack %s:\n%s", want, refused)
 		}
 	}
+}
+
+// loopback: a port that is published on the loopback alone is reached by the guest's agent.
+func (s *stack) loopback(t *testing.T) {
+	s.sh("stack", "docker run -d --rm --init --name near -p 127.0.0.1:9090:8000 python:3-slim python3 -m http.server 8000")
+	s.sh("stack", "until curl -sf -o /dev/null localhost:9090; do sleep 0.2; done")
+	if resp, body := s.get(s.client(true), s.url("9090-stack", "/etc/"), keyName, s.key); resp.StatusCode != 200 || !strings.Contains(body, "resolv.conf") {
+		t.Errorf("a port on the loopback is shown as %d %s", resp.StatusCode, body)
+	}
+	s.sh("stack", "docker kill near")
 }
 
 // dockerfile has a step that takes time, so that a cached one is seen.
