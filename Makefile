@@ -42,7 +42,7 @@ soak: deps build ## random kills for WARREN_SOAK minutes (20) each: in captures 
 	WARREN_DATA=$(CURDIR)/.work/data bin/warren image build desktop --if-missing
 	WARREN_SOAK=$${WARREN_SOAK:-20} go test -tags=system -count=1 -v -timeout=24h -run='^(TestSoak|TestChain|TestDiskFillsUp|TestKeepCrashes|TestKeepSlope|TestSecretPrograms|TestRecipesAll|TestDesktop|TestDocker|TestOCI)' ./test/system/...
 	scripts/bench.sh -only '^worlds.fork$$' -soak
-	for f in ext4:FuzzOpen review:FuzzCompare review:FuzzServe; do \
+	for f in ext4:FuzzOpen review:FuzzCompare review:FuzzServe oci:FuzzFlatten; do \
 		go test -run='^$$' -fuzz="^$${f#*:}$$" -fuzztime=$${WARREN_SOAK:-20}m ./internal/$${f%:*} || exit 1; done
 
 mutants: bin/gremlins ## which changes of a package no test of it notices: PKG="egress audit", SINCE=COMMIT for changed lines only; docs/correctness.md

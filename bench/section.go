@@ -57,6 +57,7 @@ var sections = []section{
 	{"worlds.chain", (*bench).worldChain, nil},
 	{"worlds.peers", (*bench).worldPeers, nil},
 	{"docker", (*bench).docker, nil},
+	{"oci", (*bench).oci, nil},
 	{"diff", (*bench).diff, nil},
 	{"truth", (*bench).truth, nil},
 	{"herd", (*bench).herd, nil},

@@ -221,6 +221,11 @@ func (a *app) imageInspect(ctx context.Context, name string, asJSON bool) error 
 	row("kernel", printable(i.Kernel))
 	row("packages", itoa(i.Packages))
 	row("workdir", printable(or(i.Workdir, "/root")))
+	if c := i.Container; c != nil {
+		row("container", printable(c.Source))
+		row("digest", printable(c.Digest))
+		row("user", printable(or(c.User, "root")))
+	}
 	for _, r := range i.Registries {
 		row("registry", fmt.Sprintf("%s %s:%d", plain(r.Manager), plain(r.Host), r.Port))
 	}

@@ -134,18 +134,21 @@ func (b *build) prepareDisk() error {
 // run starts the VM, builds in it, and ends it. A VM that does not stop in order takes its disk
 // with it, because the disk may be damaged.
 func (b *build) run(ctx context.Context, out string) (err error) {
+	m := b.Machine
+	m.Size = vm.Size{VCPU: vm.DefaultSize.VCPU, MemoryMiB: builderMemoryMiB, DiskMiB: builderDiskMiB}
+	spec := m.Boots(vm.NewID())
+	run, err := m.Dir.Run()
+	if err != nil {
+		return err
+	}
+	if err := b.claim(ctx, run, spec.ID); err != nil {
+		return err
+	}
 	work, err := layout.Temp(b.dir)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	run, err := b.Machine.Dir.Run()
-	if err != nil {
-		return err
-	}
-	m := b.Machine
-	m.Size = vm.Size{VCPU: vm.DefaultSize.VCPU, MemoryMiB: builderMemoryMiB, DiskMiB: builderDiskMiB}
-	spec := m.Boots(vm.NewID())
 	spec.Dir, spec.RunDir, spec.Disk = work, run.VM(spec.ID), b.disk()
 	spec.Network = vm.NetworkPolicy{Mode: vm.NetOpen}
 	spec.Deadline = bootDeadline
@@ -164,9 +167,35 @@ func (b *build) run(ctx context.Context, out string) (err error) {
 	return errors.Join(err, m.Launcher.Sweep(ending, spec.RunDir))
 }
 
+// claim ends the VM of a build that was killed, which holds the disk, removes its files, and notes the VM
+// that starts.
+// The caller has the lock, so that no other build runs.
+func (b *build) claim(ctx context.Context, run layout.RunDir, id vm.ID) error {
+	note := filepath.Join(b.dir, "vm")
+	old, err := os.ReadFile(note)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return layout.Error(note, err)
+	}
+	if vm.IsID(string(old)) {
+		if err := b.Machine.Launcher.Sweep(ctx, run.VM(vm.ID(old))); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(b.dir)
+	for _, e := range entries {
+		if layout.IsTemp(e.Name()) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(b.dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return layout.Error(b.dir, err)
+	}
+	return layout.WriteFile(note, []byte(id), 0o600)
+}
+
 // inside builds in the running VM.
 func (b *build) inside(ctx context.Context, g *guest.Client, out string) error {
-	if _, err := must(ctx, g, "resize2fs", "/dev/vda"); err != nil {
+	if err := g.Grow(ctx, vm.Size{DiskMiB: builderDiskMiB}); err != nil {
 		return err
 	}
 	if _, err := must(ctx, g, "systemctl", "start", "docker"); err != nil {

@@ -90,6 +90,8 @@ func TestParseErrors(t *testing.T) {
 		{"env name", "name: a\nenv:\n  A: b\n  'X Y': c\n", "r.yaml:4: env"},
 		{"env value", "name: a\nenv:\n  A: \"x\\ny\"\n", "r.yaml:3: env"},
 		{"workdir", "name: a\nworkdir: here\n", "r.yaml:2: workdir"},
+		{"little memory", "name: a\nmemory: 128\n", "r.yaml:2: memory 128"},
+		{"odd memory", "name: a\nmemory: 1000\n", "r.yaml:2: memory 1000"},
 		{"too large", "name: a\n#" + strings.Repeat("x", maxRecipe), "larger than"},
 	} {
 		_, err := Parse("r.yaml", []byte(c.text))
@@ -317,6 +319,19 @@ func TestSameNode(t *testing.T) {
 					t.Errorf("%s has %s, dev has %s, want the same version", name, d.From, other.From)
 				}
 			}
+		}
+	}
+}
+
+// A recipe says how much memory its VMs have, and those on it have as much.
+func TestMemory(t *testing.T) {
+	for text, want := range map[string]int{"name: a\n": 0, "name: a\nfrom: desktop\n": 2048, "name: a\nfrom: desktop\nmemory: 4096\n": 4096} {
+		r, err := Parse("r.yaml", []byte(text))
+		if err == nil {
+			r, err = r.Resolve()
+		}
+		if err != nil || r.Memory != want {
+			t.Errorf("%q: %d MiB (%v), want %d", text, r.Memory, err, want)
 		}
 	}
 }

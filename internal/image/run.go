@@ -170,6 +170,7 @@ func removeTree(ctx context.Context, run runner, dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
 	}
+	_ = os.Chmod(dir, 0o755) //nolint:gosec // users of the namespace go through it; if it fails, so does the next step
 	err := run(ctx, program{args: []string{"mmdebstrap", "--unshare-helper", "find", dir, "-mindepth", "1", "-xdev", "-delete"}})
 	if last := os.RemoveAll(dir); last != nil {
 		return errors.Join(fileError(dir, last), err)

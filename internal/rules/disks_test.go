@@ -23,14 +23,12 @@ func TestDiskPrograms(t *testing.T) {
 		"resize2fs", "cryptsetup", "losetup", "guestfish", "guestmount", "virt-resize",
 	}
 	may := map[string]string{
-		"internal/qcow":       "qemu-img",            // the door
-		"internal/image":      "qemu-img",            // of what the build made, before any machine ran
-		"internal/doctor":     "qemu-img mke2fs",     // are they there?
-		"internal/repo":       "fsck",                // git's, of a repository
-		"internal/engine":     "mkfs.ext4 resize2fs", // in the guest
-		"internal/warm":       "resize2fs",           // in the guest
-		"internal/dockerfile": "resize2fs",           // in the guest
-		"internal/vmtest":     "mkfs.ext4 resize2fs", // a simulated guest's
+		"internal/qcow":   "qemu-img",            // the door
+		"internal/image":  "qemu-img",            // of what the build made, before any machine ran
+		"internal/doctor": "qemu-img mke2fs",     // are they there?
+		"internal/repo":   "fsck",                // git's, of a repository
+		"internal/engine": "mkfs.ext4 resize2fs", // in the guest
+		"internal/vmtest": "mkfs.ext4 resize2fs", // a simulated guest's
 	}
 	used := map[string]bool{}
 	sources(t, func(name string, data []byte) {

@@ -53,15 +53,16 @@ func (s *Screens) Shot(ctx context.Context, c *vm.Call, ref string) (*image.RGBA
 // server has taken it. Codes NO_SCREEN, SCREEN_OUTSIDE, SCREEN_KEY_UNKNOWN,
 // SCREEN_TEXT_INVALID.
 func (s *Screens) Act(ctx context.Context, c *vm.Call, ref string, a vm.ScreenAction) (vm.ScreenSize, error) {
-	do, err := plan(a)
-	if err != nil {
-		return vm.ScreenSize{}, err
-	}
 	ctx, stop := context.WithTimeout(ctx, deadline)
 	defer stop()
-	conn, err := s.dial.ConnectPort(ctx, c, ref, Port)
+	conn, err := s.dial.ConnectPort(ctx, c, ref, Port) // first: a caller without the right learns only that
 	if err != nil {
 		return vm.ScreenSize{}, NoScreen(ref, err)
+	}
+	do, err := plan(a)
+	if err != nil {
+		_ = conn.Close()
+		return vm.ScreenSize{}, err
 	}
 	return within(ctx, conn, func(s *session) (vm.ScreenSize, error) {
 		size := vm.ScreenSize{Width: s.width, Height: s.height}
@@ -81,7 +82,7 @@ func NoScreen(ref string, err error) error {
 		WithHint("make a VM of the image desktop: `warren up desktop`")
 }
 
-// plan checks an action before a connection is made, and returns what to do with it.
+// plan checks an action, and returns what to do with it.
 func plan(a vm.ScreenAction) (func(*session) error, error) {
 	switch a.Do {
 	case vm.ScreenMove:

@@ -207,7 +207,7 @@ func (c commands) imageBuild(ctx context.Context, o cli.BuildOptions) (vm.Image,
 		}
 	}
 	if recipe.Dockerfile != "" {
-		return c.dockerfileBuild(ctx, l, o, recipe)
+		return dockerfileBuild(ctx, l, o, recipe)
 	}
 	return image.Build(ctx, image.BuildOptions{
 		Dir: dir, Recipe: recipe, HostCAs: o.HostCAs, Progress: o.Progress, Warm: warmUp,

@@ -28,7 +28,7 @@ import (
 const builderRecipe = "docker"
 
 // dockerfileBuild builds the Dockerfile of a recipe in a VM, and makes an image of the result.
-func (c commands) dockerfileBuild(ctx context.Context, l *local, o cli.BuildOptions, r image.Recipe) (img vm.Image, err error) {
+func dockerfileBuild(ctx context.Context, l *local, o cli.BuildOptions, r image.Recipe) (img vm.Image, err error) {
 	dir, file, err := r.BuildContext()
 	if err != nil {
 		return vm.Image{}, err
@@ -36,7 +36,7 @@ func (c commands) dockerfileBuild(ctx context.Context, l *local, o cli.BuildOpti
 	if _, err := dockerfile.Read(dir, file, r.Args); err != nil { // before minutes of work
 		return vm.Image{}, err
 	}
-	builder, err := c.imageBuild(ctx, cli.BuildOptions{Data: o.Data, Recipe: builderRecipe, HostCAs: o.HostCAs, IfMissing: true, Progress: o.Progress})
+	builder, err := builderImage(ctx, l.dir, o)
 	if err != nil {
 		return vm.Image{}, err
 	}
@@ -76,6 +76,20 @@ func (c commands) dockerfileBuild(ctx context.Context, l *local, o cli.BuildOpti
 		Dir: l.dir, Source: oci.Source{Kind: oci.Archive, Place: out}, Origin: "dockerfile:" + r.Dockerfile, Name: r.Name, Progress: o.Progress,
 		Warm: func(ctx context.Context, img vm.Image) error { return l.makeWarm(ctx, img, o.Progress) },
 	})
+}
+
+// builderImage returns the newest image of the builder's recipe, and builds one if there is none. The builder
+// boots it, so that it needs no warm generation.
+func builderImage(ctx context.Context, dir layout.Dir, o cli.BuildOptions) (vm.Image, error) {
+	img, err := image.Find(dir, builderRecipe)
+	if !errors.Is(err, vm.NotFound) {
+		return img, err
+	}
+	r, err := image.Shipped(builderRecipe)
+	if err != nil {
+		return vm.Image{}, err
+	}
+	return image.Build(ctx, image.BuildOptions{Dir: dir, Recipe: r, HostCAs: o.HostCAs, Progress: o.Progress})
 }
 
 // loadRecipe finds the recipe that an argument names: a shipped one, one in a directory, or the

@@ -161,7 +161,7 @@ func TestDesktop(t *testing.T) {
 	if os.Getenv("WARREN_SOAK") == "" {
 		t.Skip("WARREN_SOAK is not set: an emulated Chromium takes minutes; `make soak` sets it")
 	}
-	h := newHost(t)
+	h := newHost(t, "--pool", "0") // an emulated browser needs all of the processor
 	began := time.Now()
 	h.ok("up", "desktop", "--name", "desk")
 	t.Logf("up took %v", time.Since(began).Round(time.Second))

@@ -47,7 +47,7 @@ func TestOCIDockerfile(t *testing.T) {
 	write("Dockerfile", good+"RUN [\"/app\", \"read\", \"/secret.txt\"]\n")
 	h.ok("trust", "add", dir)
 	began := time.Now()
-	r := h.run("image", "build", dir)
+	r := h.runWithin(6*time.Minute, "", nil, "image", "build", dir)
 	r.wants(t, 2, `Dockerfile:7: the instruction "RUN [\"/app\", \"read\", \"/secret.txt\"]" failed`)
 	t.Logf("a build that fails: %v", time.Since(began))
 	if out := h.ok("image", "ls"); strings.Contains(out, "built") {
@@ -57,7 +57,7 @@ func TestOCIDockerfile(t *testing.T) {
 	write("Dockerfile", good)
 	h.ok("trust", "add", dir)
 	began = time.Now()
-	r = h.run("up", dir, "--name", "b")
+	r = h.runWithin(6*time.Minute, "", nil, "up", dir, "--name", "b")
 	t.Logf("a build with a cache, and the start of a VM: %v", time.Since(began))
 	r.wants(t, 0, "3 steps, 3 of them from the cache")
 	if out := h.ok("exec", "b", "--", "/app", "read", "/note"); out != "from the build context\n" {

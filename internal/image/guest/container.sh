@@ -10,6 +10,10 @@ set -eu -o pipefail
 umask 022
 step() { echo "warren-step: $*" >&2; }
 
+# Its owners are users of this namespace, so that nobody outside can remove it.
+trap 'chmod -R u+rwX tree 2>/dev/null || true; rm -rf tree' EXIT
+trap 'exit 1' TERM INT
+
 step unpack
 mkdir -m 0755 tree
 tar -C tree --numeric-owner --same-owner --delay-directory-restore --xattrs --xattrs-include='*' -xpf - <&24 >&2
@@ -41,5 +45,3 @@ inodes=$((size * 64)) # what mke2fs would make
 [ "$inodes" -ge "$(($3 + 30000))" ] || inodes=$(($3 * 5 / 4 + 30000))
 mke2fs -q -F -t ext4 -N "$inodes" -L "$2" -m 0 -J size=32 -E lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0 \
     -d tree /proc/self/fd/20 "${size}M" >&2
-chmod -R u+rwX tree 2>/dev/null || true
-rm -rf tree
