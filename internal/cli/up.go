@@ -52,8 +52,8 @@ IMAGE is a name or id of "warren image ls" (default base). A shipped recipe that
 first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used. The
 first time, and when something in it changed, it is built only if you say that you trust it.
 
-oci:NAME[:TAG|@DIGEST], layout:DIR and archive:FILE are container images: "warren image import" says how they are
-used. An image that was imported by the same words is not asked for again.
+oci:NAME[:TAG|@DIGEST], layout:DIR and archive:FILE are container images: "warren image import" says how they
+are used. An image that was imported by the same words is not asked for again.
 
 Before the start it prints how long the VM is kept. A sticky VM, the default, may be evicted while it does not
 run, if the disk runs short, the lowest priority first.`,
