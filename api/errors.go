@@ -45,7 +45,7 @@ var Kinds = []KindRow{
 // Codes holds every contract code that Warren sends, with its HTTP status. The SDK
 // finds its error class by the code, and repeats some requests for ever on an unknown
 // code, so an error with another code is sent with the code of its kind. EVENTS_GONE
-// and the codes of mounts, volumes, buckets, objects, networks and policies are Warren's own, for routes that no SDK calls.
+// and the codes of mounts, volumes, buckets, objects, networks, policies and screens are Warren's own, for routes that no SDK calls.
 var Codes = map[string]int{
 	"ACCESS_DENIED":                          403,
 	"AFTER_ARRAY_CONTAINS_EMPTY":             400,
@@ -92,6 +92,8 @@ var Codes = map[string]int{
 	"DIFF_EMPTY_QUERY":                       400,
 	"DIFF_INVALID_PATH_PATTERN":              400,
 	"DIFF_INVALID_REGEX":                     400,
+	"DOCKERFILE_FAILED":                      400,
+	"DOCKERFILE_INVALID":                     400,
 	"DOMAIN_ALREADY_EXISTS":                  400,
 	"DOMAIN_OWNERSHIP_ERROR":                 403,
 	"DOMAIN_OWNERSHIP_NOT_VERIFIED":          401,
@@ -176,6 +178,7 @@ var Codes = map[string]int{
 	"NOT_FOUND":                              404,
 	"NO_DEFAULT_BRANCH":                      404,
 	"NO_DEFAULT_SNAPSHOT_AVAILABLE":          404,
+	"NO_SCREEN":                              400,
 	"NO_LOCAL_STORAGE_CAPACITY":              503,
 	"OBJECT_ACCESS_DENIED":                   403,
 	"OBJECT_BAD_ARCHIVE":                     400,
@@ -294,6 +297,9 @@ var Codes = map[string]int{
 	"VM_PERMISSION_NOT_FOUND":                404,
 	"VM_SETUP_FAILED":                        500,
 	"VM_START_TIMEOUT":                       504,
+	"SCREEN_KEY_UNKNOWN":                     400,
+	"SCREEN_OUTSIDE":                         400,
+	"SCREEN_TEXT_INVALID":                    400,
 	"SECRET_EXISTS":                          409,
 	"SECRET_NOT_FOUND":                       404,
 	"SECRET_NOT_ROTATED":                     503,

@@ -29,7 +29,8 @@ type SetPreview struct {
 
 // NewLink is the body of POST /v1/vms/{vm}/previews/{port}/links.
 type NewLink struct {
-	For vm.Seconds `json:"forSeconds,omitempty"` // 0 = an hour
+	For   vm.Seconds `json:"forSeconds,omitempty"` // 0 = an hour
+	Watch bool       `json:"watch,omitempty"`      // of the screen's port, 5900: only to watch it
 }
 
 // PreviewLink opens a private preview until it expires; a ticket opens it once.

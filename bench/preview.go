@@ -69,7 +69,7 @@ func (b *bench) preview(ctx context.Context) (err error) {
 	if err := b.serveWeb(ctx, id); err != nil {
 		return err
 	}
-	gateway, err := b.throughGateway(id)
+	gateway, err := b.throughGateway(id, webPort)
 	if err != nil {
 		return err
 	}
@@ -120,8 +120,8 @@ func (b *bench) serveWeb(ctx context.Context, id string) error {
 	return b.server.exec(ctx, id, "sh", "-c", start)
 }
 
-// throughGateway is the way through the preview gateway, with its CA verified.
-func (b *bench) throughGateway(id string) (*web, error) {
+// throughGateway is the way through the preview gateway to a port, with its CA verified.
+func (b *bench) throughGateway(id string, to int) (*web, error) {
 	pem, err := os.ReadFile(b.server.dir.PreviewCA())
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (b *bench) throughGateway(id string) (*web, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, b.server.preview)
 		},
 	}
-	return &web{name: "preview", url: fmt.Sprintf("https://%d-%s.warren.localhost:%s/", webPort, id, port), key: b.server.key, http: &http.Client{Transport: t}}, nil
+	return &web{name: "preview", url: fmt.Sprintf("https://%d-%s.warren.localhost:%s/", to, id, port), key: b.server.key, http: &http.Client{Transport: t}}, nil
 }
 
 // dialled is a stream that the VM's monitor opens to the port.

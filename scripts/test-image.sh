@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The base image of the tests, built once per checkout into .work/data, and the files of a Debian with systemd,
-# of which a test makes a container image, into .work/oci.
+# The images of the tests, built once per checkout into .work/data, and the files of a Debian with systemd, of
+# which a test makes a container image, into .work/oci.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export WARREN_DATA="$PWD/.work/data"
@@ -14,4 +14,5 @@ if [ ! -e .work/oci/debian.tar ]; then
     mv .work/oci/debian.tmp.tar .work/oci/debian.tar
 fi
 # An image of an earlier run is kept; its warm generation follows agent and QEMU.
-exec bin/warren image build base --if-missing
+bin/warren image build base --if-missing
+bin/warren image build docker --if-missing

@@ -4,6 +4,9 @@
 package vm
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +27,8 @@ type Image struct {
 	Kernel     string     `json:"kernel"` // release, e.g. 6.1.0-56-cloud-amd64
 	Cmdline    string     `json:"cmdline"`
 	Workdir    string     `json:"workdir,omitempty"`
-	Packages   int        `json:"packages"` // number of Debian packages in it
+	MemoryMiB  int        `json:"memoryMib,omitempty"` // of a VM whose size is not given; 0 = the server's default
+	Packages   int        `json:"packages"`            // number of Debian packages in it
 	Registries []Registry `json:"registries"`
 	HostCAs    []string   `json:"hostCas,omitempty"` // file names of the operator's CAs that it trusts
 	Files      []File     `json:"files"`
@@ -54,6 +58,29 @@ type ContainerConfig struct {
 	User       string   `json:"user,omitempty"`
 	Workdir    string   `json:"workdir,omitempty"`
 	StopSignal string   `json:"stopSignal,omitempty"`
+}
+
+// Digest names an image by what it consists of, on whichever server it is: "sha256:" and 64
+// hex digits. It covers the digest of its recipe and sources, and name, size and SHA-256 of
+// each of its files: disk, kernel and modules. Its id, its name and its times are not part.
+func (i Image) Digest() string {
+	files := slices.Clone(i.Files)
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	for n := range files {
+		files[n].CRC32C = nil
+	}
+	data, err := json.Marshal(struct {
+		Recipe, Kernel, Cmdline, Workdir string
+		DiskMiB                          int
+		Registries                       []Registry
+		HostCAs                          []string
+		Files                            []File
+	}{i.Recipe, i.Kernel, i.Cmdline, i.Workdir, i.DiskMiB, i.Registries, i.HostCAs, files})
+	if err != nil {
+		panic(err) // texts and numbers only
+	}
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // File is one file of an image or generation, relative to its directory.

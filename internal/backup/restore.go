@@ -67,7 +67,7 @@ func (s Source) archive(f *os.File) (*bundle.Archive, error) {
 		return nil, err
 	}
 	if a.Manifest.Kind != bundle.OfServer {
-		return nil, vm.Errorf(vm.Invalid, s.Path, "it is a bundle of a VM, not a backup of a server").WithHint("`warren bundle open %s`", s.Path)
+		return nil, a.Manifest.WrongKind(s.Path)
 	}
 	if s.Trust != "" && s.Trust != a.Signer {
 		return nil, vm.Errorf(vm.Denied, s.Path, "it is signed by %s, not by the key that --trust names", a.Signer).

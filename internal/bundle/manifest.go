@@ -22,7 +22,20 @@ const Version = 1
 const (
 	OfServer = "backup" // of a whole server
 	OfVM     = "vm"     // a bundle of one VM
+	OfImage  = "image"  // of one image
 )
+
+// WrongKind is the error for an archive of another kind than the wanted one. It says what the
+// archive at path is, and which command reads it.
+func (m Manifest) WrongKind(path string) error {
+	switch m.Kind {
+	case OfVM:
+		return vm.Errorf(vm.Invalid, path, "it is a bundle of a VM").WithHint("`warren bundle open FILE`")
+	case OfImage:
+		return vm.Errorf(vm.Invalid, path, "it is an image").WithHint("`warren image import file:FILE`")
+	}
+	return vm.Errorf(vm.Invalid, path, "it is a backup of a server").WithHint("`warren backup inspect FILE`, `warren backup restore FILE`")
+}
 
 // manifestName is the path of the last entry.
 const manifestName = "manifest.json"
@@ -130,7 +143,7 @@ func (p paths) add(name string) error {
 
 // check validates a manifest that was read.
 func (m Manifest) check(lim Limits) error {
-	if m.Kind != OfServer && m.Kind != OfVM {
+	if m.Kind != OfServer && m.Kind != OfVM && m.Kind != OfImage {
 		return vm.Errorf(vm.Invalid, manifestName, "the archive's kind %s is not known", printable(m.Kind))
 	}
 	if len(m.Entries) > lim.Entries {

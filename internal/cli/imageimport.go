@@ -18,14 +18,15 @@ type imageImportOptions struct {
 	source    string
 	name      string
 	ifMissing bool
+	trust     []string
 	json      bool
 }
 
 func newImageImport(a *app) *cobra.Command {
 	o := &imageImportOptions{}
 	cmd := &cobra.Command{
-		Use:   "import REF|layout:DIR|archive:FILE",
-		Short: "Make an image of a container image",
+		Use:   "import REF|layout:DIR|archive:FILE|file:FILE",
+		Short: "Make an image of a container image, or add one of another server",
 		Long: `Make an image of a container image for linux/amd64. REF is oci:NAME, oci:NAME:TAG or
 oci:NAME@DIGEST in a registry; without a host's name it is Docker Hub. layout:DIR is a directory in the OCI
 layout, and archive:FILE what "docker save" writes, or such a directory as a tar; #TAG behind them chooses one
@@ -33,17 +34,21 @@ of several images.
 
 The image keeps its digest. Its environment, user and working directory apply to commands, and its entrypoint
 becomes the service "app". Private registries use the logins of "docker login". No program of the image runs
-on this host.`,
-		Example: "  warren image import oci:nginx:1.29 --name web\n  warren image import layout:./build/image\n  warren image import archive:app.tar --json",
+on this host.
+
+file:FILE is what "warren image export" wrote: the image is added as it was. A file that another server has signed
+is refused unless --trust names that server's key: ask its operator for the output of "warren bundle signer". The
+whole file is checked before the image appears.`,
+		Example: "  warren image import oci:nginx:1.29 --name web\n  warren image import layout:./build/image\n  warren image import archive:app.tar --json\n  warren image import file:dev.tar.zst --trust SHA256:...",
 		Args:    args(1, 1, "which image? warren image import REF|layout:DIR|archive:FILE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.source = list[0]
-			img, err := a.importImage(cmd.Context(), o)
+			img, err := a.importAny(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
 			if o.json {
-				return a.io.json(img)
+				return a.io.json(imageRow{Image: img, Digest: img.Digest()})
 			}
 			a.describeImport(img)
 			return nil
@@ -51,8 +56,17 @@ on this host.`,
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the image (default the last part of its own name)")
 	cmd.Flags().BoolVar(&o.ifMissing, "if-missing", false, "keep an image that was imported by the same words")
+	cmd.Flags().StringSliceVar(&o.trust, "trust", nil, "with file: trust the key with this fingerprint")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
+}
+
+// importAny adds an image by the kind of its source.
+func (a *app) importAny(ctx context.Context, o *imageImportOptions) (vm.Image, error) {
+	if path, ok := strings.CutPrefix(o.source, "file:"); ok {
+		return a.importFile(ctx, path, o.trust)
+	}
+	return a.importImage(ctx, o)
 }
 
 // describeImport prints what an import made.
@@ -60,6 +74,7 @@ func (a *app) describeImport(img vm.Image) {
 	a.io.printf("%s %s: %s on disk, kernel %s\n", printable(img.Name), img.ID, human(img.DiskBytes), img.Kernel)
 	c := img.Container
 	if c == nil {
+		a.io.printf("%s\n", img.Digest())
 		return
 	}
 	a.io.printf("%s\n", printable(c.Digest))

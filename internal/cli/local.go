@@ -42,6 +42,12 @@ type Local struct {
 	ImageInspect func(ctx context.Context, data, ref string) (vm.Image, error)
 	// ImageRemove removes an image; refused while VMs use it, without force.
 	ImageRemove func(ctx context.Context, data, ref string, force bool) (vm.Image, error)
+	// ImageUse measures the disk space of each image, its warm generations included.
+	ImageUse func(ctx context.Context, data string) (map[vm.ImageID]vm.Bytes, error)
+	// ImageExport writes an image into a signed file.
+	ImageExport func(ctx context.Context, o ImageExport) (ExportedImage, error)
+	// ImageImportFile adds the image of such a file, with its warm generation.
+	ImageImportFile func(ctx context.Context, o ImageImportFile) (vm.Image, error)
 	// Backups work on backups in files.
 	Backups Backups
 	// Trusts are the recipes that somebody trusts.
@@ -99,12 +105,15 @@ type BuildOptions struct {
 	Recipe    string // a shipped recipe's name, or the path of a directory
 	HostCAs   bool   // trust the CAs that the operator added to this host
 	IfMissing bool   // keep an existing image of that name, and make only its missing parts
+	NoWarm    bool   // make no warm generation
 	Trust     string // digest of a recipe that is trusted; "" = none is named
 	// AskTrust asks whether a recipe of the user is trusted, before anything of it is used;
 	// an error = no.
 	AskTrust func(Trust) error
 	// Progress is called with the current step and its progress.
 	Progress func(step string, done, total int)
+	// Say is called with what a user should know of a build; may be nil.
+	Say func(line string)
 }
 
 // ImportOptions describe an import of a container image.

@@ -50,7 +50,9 @@ func newUp(a *app) *cobra.Command {
 
 IMAGE is a name or id of "warren image ls" (default base). A shipped recipe that was not built yet is built
 first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used. The
-first time, and when something in it changed, it is built only if you say that you trust it.
+first time, and when something in it changed, it is built only if you say that you trust it. If DIR has no
+warren.yaml but a .devcontainer/devcontainer.json or .devcontainer.json, its image is used, DIR is copied into the
+VM, and the file's commands run there.
 
 oci:NAME[:TAG|@DIGEST], layout:DIR and archive:FILE are container images: "warren image import" says how they
 are used. An image that was imported by the same words is not asked for again.
@@ -227,6 +229,14 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	if err != nil {
 		return err
 	}
+	dev, err := findProject(o.source)
+	if err != nil {
+		return err
+	}
+	if dev != nil {
+		a.tellIgnored(dev)
+		dev.request(&r)
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -239,6 +249,8 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 		}
 		if err != nil { // differs from the request
 			err = errors.Join(err, a.removeAfter(ctx, c, string(made.ID), err))
+		} else if dev != nil {
+			err = a.setUp(ctx, c, made.VM, dev)
 		}
 	}
 	switch {
@@ -251,6 +263,9 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 		return nil
 	}
 	a.describeNew(made.VM)
+	if dev != nil {
+		a.tellProject(made.VM, dev)
+	}
 	return nil
 }
 

@@ -183,7 +183,7 @@ func (e *Engine) fillSize(rec *vm.VM, r CreateRequest, img vm.Image) error {
 		s.VCPU = def.VCPU
 	}
 	if s.MemoryMiB == 0 {
-		s.MemoryMiB = def.MemoryMiB
+		s.MemoryMiB = cmp.Or(img.MemoryMiB, def.MemoryMiB)
 	}
 	if s.DiskMiB == 0 {
 		s.DiskMiB = max(def.DiskMiB, img.DiskMiB)

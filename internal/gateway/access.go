@@ -34,6 +34,7 @@ type entry struct {
 	actor    vm.Actor  // the caller; zero for a link or a public port
 	insider  bool      // authenticated by a key or log-in of the account: may see errors from inside the VM
 	until    time.Time // when the permission ends; zero = no fixed time
+	watch    bool      // may only watch the screen
 	redirect string    // the link without its signature
 	cookie   *http.Cookie
 }
@@ -51,6 +52,9 @@ func (g *Gateway) enter(r *http.Request, name string, site vm.Site, known bool) 
 	by := g.entitled(r, name, site, actor, keyed)
 	if site.Public { // it stays open even if the caller's own right ends
 		return entry{open: true, insider: by.insider}
+	}
+	if !by.open && ofScreen(r, site) {
+		return g.enterToWatch(r, name, site)
 	}
 	return by
 }

@@ -239,5 +239,9 @@ func (g *Gateway) show(w http.ResponseWriter, r *http.Request, name string, site
 		ctx, stop = context.WithDeadline(ctx, by.until)
 		defer stop()
 	}
+	if ofScreen(r, site) {
+		g.showScreen(w, r.WithContext(ctx), site, by)
+		return
+	}
 	g.proxy.serve(w, r.WithContext(ctx), name, site, by.insider)
 }

@@ -143,7 +143,7 @@ func (f *fakeEngine) DialPort(ctx context.Context, c *vm.Call, ref string, port 
 		to = ""
 	}
 	f.mu.Unlock()
-	if to == "" || port != 3000 || c.Actor.Account != mineID || ref != boxID {
+	if to == "" || port != 3000 && port != vm.ScreenPort || c.Actor.Account != mineID || ref != boxID {
 		return nil, vm.Errorf(vm.Unavailable, ref, "refused")
 	}
 	return (&net.Dialer{}).DialContext(ctx, "tcp", to)

@@ -30,7 +30,7 @@ func Inspect(ctx context.Context, path string) (m bundle.Manifest, signer string
 		return m, "", bundle.About(path, err)
 	}
 	if a.Manifest.Kind != bundle.OfVM {
-		return m, "", vm.Errorf(vm.Invalid, path, "it is a backup of a server").WithHint("`warren backup inspect %s`", path)
+		return m, "", a.Manifest.WrongKind(path)
 	}
 	return a.Manifest, a.Signer, bundle.About(path, a.Verify(ctx))
 }

@@ -140,7 +140,7 @@ func (h *Handoff) receive(dir string, body io.Reader, room int64) (*bundle.Archi
 		a, err = bundle.Open(f, n, bundle.Limits{Entries: maxEntries, Manifest: maxManifest, Bytes: room})
 	}
 	if err == nil && a.Manifest.Kind != bundle.OfVM {
-		err = vm.Errorf(vm.Invalid, "bundle", "it is a backup of a server").WithHint("`warren backup restore`")
+		err = a.Manifest.WrongKind("bundle")
 	}
 	if err != nil {
 		_ = f.Close() // it is removed

@@ -23,6 +23,8 @@ type Previews interface {
 	Names(id vm.ID) []string
 	// Link is an address that opens a port until expires.
 	Link(site vm.Site, host string, expires time.Time) string
+	// WatchLink is an address at which the screen of a VM can only be watched, until expires.
+	WatchLink(site vm.Site, host string, expires time.Time) string
 	// Ticket is an address that opens a port for an actor, once and within a short time.
 	Ticket(a vm.Actor, site vm.Site, host string) (string, time.Time)
 	// Certificate describes the certificate of a mapped name.
@@ -164,6 +166,9 @@ func (s *server) linkPreview(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
+	if in.Watch && port != vm.ScreenPort {
+		return vm.Errorf(vm.Invalid, "watch", "only a screen can be watched, and port %d is none", port).WithHint("the screen's port is %d", vm.ScreenPort)
+	}
 	d := linkFor
 	if in.For != 0 {
 		if in.For < 0 || in.For > vm.Seconds(maxLink) {
@@ -178,8 +183,11 @@ func (s *server) linkPreview(q *request) error {
 	if s.Previews == nil {
 		return previewsOff()
 	}
-	at := time.Now().Add(d).UTC().Truncate(time.Second)
-	return q.send(http.StatusOK, api.PreviewLink{URL: s.Previews.Link(site, host, at), ExpiresAt: at})
+	at, sign := time.Now().Add(d).UTC().Truncate(time.Second), s.Previews.Link
+	if in.Watch {
+		sign = s.Previews.WatchLink
+	}
+	return q.send(http.StatusOK, api.PreviewLink{URL: sign(site, host, at), ExpiresAt: at})
 }
 
 func (s *server) ticketPreview(q *request) error {

@@ -88,6 +88,12 @@ var openToTokens = map[string]right{
 	"GET /v1/vms/{vm}/previews/{port}":          granted,
 	"POST /v1/vms/{vm}/previews/{port}/tickets": granted,
 	"GET /v1/vms/{vm}/dial/{port}":              granted,
+	"GET /v1/vms/{vm}/screen/shot":              granted,
+	"POST /v1/vms/{vm}/screen/move":             granted,
+	"POST /v1/vms/{vm}/screen/click":            granted,
+	"POST /v1/vms/{vm}/screen/scroll":           granted,
+	"POST /v1/vms/{vm}/screen/type":             granted,
+	"POST /v1/vms/{vm}/screen/key":              granted,
 
 	"POST /v1/vms/{vm}/ports/{port}/wait": granted,
 

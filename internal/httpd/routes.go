@@ -61,6 +61,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.serviceRoutes()...)
 	rows = append(rows, s.volumeRoutes()...)
 	rows = append(rows, s.previewRoutes()...)
+	rows = append(rows, s.screenRoutes()...)
 	rows = append(rows, s.domainRoutes()...)
 	rows = append(rows, s.dnsRoutes()...)
 	rows = append(rows, s.identityRoutes()...)

@@ -249,6 +249,9 @@ func (b *builder) publish() (vm.Image, error) {
 	if err := layout.WriteJSON(into.Manifest(), img, 0o644); err != nil {
 		return vm.Image{}, err
 	}
+	if err := ShareFiles(b.Dir, tmp, img); err != nil {
+		return vm.Image{}, err
+	}
 	if err := layout.Publish(tmp, b.Dir.Image(img.ID)); err != nil {
 		return vm.Image{}, err
 	}

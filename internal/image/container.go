@@ -26,6 +26,7 @@ type ImportOptions struct {
 	Dir    layout.Dir
 	Source oci.Source
 	Name   string // of the image; "" = from the source
+	Origin string // what is recorded as its source; "" = Source
 	OCI    oci.Options
 
 	// Progress, Warm and Log are as in BuildOptions.
@@ -94,7 +95,7 @@ func (b *builder) importing(ctx context.Context, o ImportOptions) (img vm.Image,
 	}
 	c.configure()
 	b.container, b.recipe = c, c.recipe
-	b.recipe.Name, b.recipe.From, b.recipe.Workdir = o.Name, pinned(o.Source, c.image.Digest), c.image.Config.Workdir
+	b.recipe.Name, b.recipe.From, b.recipe.Workdir = o.Name, o.origin(c.image), c.image.Config.Workdir
 	if b.digest, err = b.recipe.digestWith(importVersion, guestFile("container.sh"), guestFile("mask"), string(c.base.ID), fmt.Sprint(c.image.Config)); err != nil {
 		return vm.Image{}, err
 	}
@@ -113,6 +114,15 @@ func (b *builder) importing(ctx context.Context, o ImportOptions) (img vm.Image,
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	return b.importStages(ctx)
+}
+
+// origin is what is recorded of where an image came from.
+func (o ImportOptions) origin(img *oci.Image) string {
+	if o.Origin == "" {
+		return pinned(o.Source, img.Digest)
+	}
+	img.Source = o.Origin
+	return o.Origin + "@" + img.Digest
 }
 
 // pinned is a source with the digest that it stood for.

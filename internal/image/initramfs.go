@@ -39,7 +39,7 @@ func Initramfs(dir layout.Dir, img vm.Image, agentPath, agentDigest string) (str
 		fmt.Fprintf(sum, "%s %d\n", n, len(bodies[i]))
 		sum.Write(bodies[i])
 	}
-	out := dir.Initramfs(agentDigest, img.Kernel+"-"+hex.EncodeToString(sum.Sum(nil)[:4]))
+	out := dir.Initramfs(agentDigest, img.Kernel+"-"+hex.EncodeToString(sum.Sum(nil)[:16]))
 	if exists(out) {
 		return out, nil
 	}

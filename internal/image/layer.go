@@ -42,7 +42,10 @@ func (b *builder) findLayers() (out []layer, err error) {
 	}
 	slices.Reverse(below)
 	var packages []string
-	for _, r := range below {
+	for i, r := range below {
+		if i > 0 && len(r.Packages) == 0 {
+			continue // its layer would be the one below
+		}
 		packages = slices.Concat(packages, r.Packages)
 		parts := slices.Concat([]string{buildVersion, kernelPackage, b.sources.String()}, dpkgOptions, packages)
 		sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))

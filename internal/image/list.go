@@ -35,15 +35,23 @@ func Get(dir layout.Dir, id vm.ImageID) (vm.Image, error) {
 		}
 		return vm.Image{}, err
 	}
-	switch {
-	case img.Format > manifestFormat:
-		return vm.Image{}, vm.Errorf(vm.Unsupported, string(id), "was built by a newer warren (manifest format %d)", img.Format).
-			WithHint("use the warren that built it, or build the image again")
-	case img.ID != id:
+	if err := CheckFormat(img); err != nil {
+		return vm.Image{}, err
+	}
+	if img.ID != id {
 		return vm.Image{}, vm.Errorf(vm.Corrupt, string(id), "its manifest is that of %q", img.ID).
 			WithHint("remove %s and build the image again", dir.Image(id))
 	}
 	return img, nil
+}
+
+// CheckFormat refuses an image that this program does not know how to use.
+func CheckFormat(img vm.Image) error {
+	if img.Format > manifestFormat {
+		return vm.Errorf(vm.Unsupported, string(img.ID), "was built by a newer warren (manifest format %d)", img.Format).
+			WithHint("use the warren that built it, or build the image again")
+	}
+	return nil
 }
 
 func imageID(s string) bool {
@@ -85,8 +93,8 @@ func List(dir layout.Dir) ([]vm.Image, error) {
 	return out, errors.Join(errs...)
 }
 
-// Find returns the image for ref: an id, a snapshot id, a name (its newest image), or a
-// unique prefix of an id. "" is the default image. Kinds: NotFound, Invalid (ambiguous).
+// Find returns the image for ref: an id, a snapshot id, a digest, a name (its newest image), or
+// a unique prefix of an id. "" is the default image. Kinds: NotFound, Invalid (ambiguous).
 func Find(dir layout.Dir, ref string) (vm.Image, error) {
 	if ref == "" {
 		ref = DefaultName
@@ -97,7 +105,7 @@ func Find(dir layout.Dir, ref string) (vm.Image, error) {
 	all, listErr := List(dir)
 	var begins []vm.Image
 	for _, img := range slices.Backward(all) {
-		if img.Name == ref || string(img.Snapshot) == ref {
+		if img.Name == ref || string(img.Snapshot) == ref || strings.HasPrefix(ref, "sha256:") && img.Digest() == ref {
 			return img, nil
 		}
 		if strings.HasPrefix(ref, "im-") && len(ref) > len("im-") && strings.HasPrefix(string(img.ID), ref) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"path"
 	"path/filepath"
@@ -36,6 +37,17 @@ type Recipe struct {
 	Run       []string          `yaml:"run,omitempty" json:"run,omitempty"` // bash, as root, in the image
 	Env       map[string]string `yaml:"env,omitempty" json:"env,omitempty"` // for every process of the guest
 	Workdir   string            `yaml:"workdir,omitempty" json:"workdir,omitempty"`
+	Memory    int               `yaml:"memory,omitempty" json:"memory,omitempty"` // MiB, of a VM whose size is not given
+
+	// Dockerfile is the path of one in the recipe's directory. The image is then what BuildKit makes
+	// of it, and of these keys only Name, Context, Args and Target may be set beside it.
+	Dockerfile string            `yaml:"dockerfile,omitempty" json:"dockerfile,omitempty"`
+	Context    string            `yaml:"context,omitempty" json:"context,omitempty"` // its build context; absent = the recipe's directory
+	Args       map[string]string `yaml:"args,omitempty" json:"args,omitempty"`       // its ARGs
+	Target     string            `yaml:"target,omitempty" json:"target,omitempty"`   // its stage to build; absent = the last
+	// Dir is the directory of a loaded recipe, absolute. Instructions is the Dockerfile's text; Load reads it.
+	Dir          string `yaml:"-" json:"-"`
+	Instructions string `yaml:"-" json:"instructions,omitempty"`
 }
 
 // RecipeDownload is an archive whose files go into the image. The host
@@ -89,7 +101,7 @@ func recipeError(file string, f fault) *vm.Error {
 		subject = fmt.Sprintf("%s:%d", file, f.line)
 	}
 	return vm.Errorf(vm.Invalid, subject, "%s", f.msg).
-		WithHint("keys of a recipe: name, from, packages, downloads, files, users, services, run, env, workdir")
+		WithHint("keys of a recipe: name, from, packages, downloads, files, users, services, run, env, workdir, memory; or name, dockerfile, context, args, target")
 }
 
 // Parse parses a recipe; file is its name in errors. It does not read sources
@@ -146,6 +158,9 @@ func Load(name string) (Recipe, error) {
 		body, err = readSource(root, f.Source, maxSource-total)
 		f.Content, f.Source = string(body), ""
 		total += len(body)
+	}
+	if r.Dockerfile != "" && err == nil {
+		err = r.loadDockerfile(root)
 	}
 	return r, errors.Join(err, root.Close())
 }
@@ -246,8 +261,14 @@ func (r *Recipe) check() (badValue, bool) {
 			return bad(fmt.Sprintf("env %q: a name has letters, digits and _; a value has one line without quotes, $ and \\", k), "env", k)
 		}
 	}
+	if b, wrong := r.checkDockerfile(); wrong {
+		return b, true
+	}
 	if r.Workdir != "" && !cleanAbs(r.Workdir) {
 		return bad(fmt.Sprintf("workdir %q is not an absolute path", r.Workdir), "workdir")
+	}
+	if m := r.Memory; m != 0 && (m < vm.MinMemoryMiB || m > vm.MaxMemoryMiB || bits.OnesCount(uint(m)) != 1) {
+		return bad(fmt.Sprintf("memory %d: give a power of two of MiB, from %d to %d", m, vm.MinMemoryMiB, vm.MaxMemoryMiB), "memory")
 	}
 	for _, f := range []func() (badValue, bool){r.checkDownloads, r.checkFiles, r.checkUsers, r.checkServices} {
 		if b, wrong := f(); wrong {

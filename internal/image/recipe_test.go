@@ -67,6 +67,13 @@ func TestParseErrors(t *testing.T) {
 		{"bad name", "packages: [vim]\nname: A/B\n", "r.yaml:2: name"},
 		{"bad from", "name: a\nfrom: ../x\n", "r.yaml:2: from"},
 		{"bad package", "name: a\npackages:\n  - vim\n  - --force\n", `r.yaml:4: "--force"`},
+		{"context without a Dockerfile", "name: a\ncontext: src\n", "r.yaml:2: context is for a recipe with a dockerfile"},
+		{"packages and a Dockerfile", "name: a\ndockerfile: Dockerfile\npackages: [vim]\n", "r.yaml:3: a recipe with a dockerfile has no packages"},
+		{"from and a Dockerfile", "name: a\ndockerfile: Dockerfile\nfrom: dev\n", "r.yaml:3: a recipe with a dockerfile has no from"},
+		{"Dockerfile outside", "name: a\ndockerfile: ../Dockerfile\n", "r.yaml:2: dockerfile"},
+		{"context outside", "name: a\ndockerfile: Dockerfile\ncontext: /etc\n", "r.yaml:3: context"},
+		{"target", "name: a\ndockerfile: Dockerfile\ntarget: --push\n", "r.yaml:3: target"},
+		{"ARG", "name: a\ndockerfile: Dockerfile\nargs: {A-B: c}\n", "r.yaml:3: args"},
 		{"relative path", "name: a\nfiles:\n  - path: /ok\n  - path: etc/x\n", "r.yaml:4: path"},
 		{"dots in path", "name: a\nfiles: [{path: /a/../b}]\n", "r.yaml:2: path"},
 		{"our own path", "name: a\nfiles: [{path: /.warren/run/1}]\n", "used by the build"},
@@ -83,6 +90,8 @@ func TestParseErrors(t *testing.T) {
 		{"env name", "name: a\nenv:\n  A: b\n  'X Y': c\n", "r.yaml:4: env"},
 		{"env value", "name: a\nenv:\n  A: \"x\\ny\"\n", "r.yaml:3: env"},
 		{"workdir", "name: a\nworkdir: here\n", "r.yaml:2: workdir"},
+		{"little memory", "name: a\nmemory: 128\n", "r.yaml:2: memory 128"},
+		{"odd memory", "name: a\nmemory: 1000\n", "r.yaml:2: memory 1000"},
 		{"too large", "name: a\n#" + strings.Repeat("x", maxRecipe), "larger than"},
 	} {
 		_, err := Parse("r.yaml", []byte(c.text))
@@ -131,7 +140,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestShipped(t *testing.T) {
-	if got := Names(); !slices.Equal(got, []string{"base", "dev"}) {
+	if got := Names(); !slices.Equal(got, []string{"agents", "base", "desktop", "dev", "docker", "go", "node", "python"}) {
 		t.Errorf("shipped %q", got)
 	}
 	for _, n := range Names() {
@@ -209,5 +218,120 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(dir, "none")); !errors.Is(err, vm.NotFound) {
 		t.Errorf("no recipe: %v", err)
+	}
+}
+
+const dockerRecipe = "name: a\ndockerfile: ./docker/Dockerfile\nargs: {VERSION: '3'}\ntarget: run\n"
+
+func writeRecipe(t *testing.T, recipe, dockerfile string) string {
+	t.Helper()
+	dir := t.TempDir()
+	err := os.Mkdir(filepath.Join(dir, "docker"), 0o755)
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, RecipeFile), []byte(recipe), 0o644))
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "docker/Dockerfile"), []byte(dockerfile), 0o644))
+	if err != nil {
+		t.Fatal("the recipe is not written:", err)
+	}
+	return dir
+}
+
+// The digest of a recipe, which somebody trusts, changes with the Dockerfile.
+func TestDockerfileIsPartOfTheRecipe(t *testing.T) {
+	var digests []string
+	for _, text := range []string{"FROM scratch\n", "FROM debian\n"} {
+		r, err := Load(writeRecipe(t, dockerRecipe, text))
+		if err != nil {
+			t.Fatal("the recipe is refused:", err)
+		}
+		d, err := r.Digest()
+		if err != nil {
+			t.Fatal("the recipe has no digest:", err)
+		}
+		digests = append(digests, d)
+		if says := strings.Join(r.Says(), "\n"); !strings.Contains(says, text) {
+			t.Errorf("what the recipe does leaves out its Dockerfile: %s", says)
+		}
+	}
+	if digests[0] == digests[1] {
+		t.Error("two Dockerfiles give the same digest")
+	}
+}
+
+func TestBuildContext(t *testing.T) {
+	for _, c := range []struct{ context, dir, file string }{
+		{"", "", "docker/Dockerfile"}, {".", "", "docker/Dockerfile"}, {"docker", "docker", "Dockerfile"},
+	} {
+		recipe := dockerRecipe
+		if c.context != "" {
+			recipe += "context: " + c.context + "\n"
+		}
+		at := writeRecipe(t, recipe, "FROM scratch\n")
+		r, err := Load(at)
+		if err != nil {
+			t.Fatal("the recipe is refused:", err)
+		}
+		dir, file, err := r.BuildContext()
+		if err != nil {
+			t.Errorf("context %q: %v", c.context, err)
+		}
+		if dir != filepath.Join(at, c.dir) {
+			t.Errorf("context %q: the directory is %s", c.context, dir)
+		}
+		if file != c.file {
+			t.Errorf("context %q: the Dockerfile is %s, not %s", c.context, file, c.file)
+		}
+	}
+	r := Recipe{Dockerfile: "Dockerfile", Context: "src", Dir: "/x"}
+	if _, _, err := r.BuildContext(); vm.KindOf(err) != vm.Invalid {
+		t.Errorf("a Dockerfile outside of its context: the error is %v", err)
+	}
+}
+
+// Each example builds on the recipe of its directory's name.
+func TestExamples(t *testing.T) {
+	for _, name := range []string{"agents", "go", "node", "python"} {
+		r, err := Load(filepath.Join("../../examples", name))
+		if err != nil {
+			t.Errorf("the example %s: %v, want a recipe", name, err)
+			continue
+		}
+		if _, err := r.Resolve(); err != nil || r.From != name {
+			t.Errorf("the example %s is from %q (%v), want %s", name, r.From, err, name)
+		}
+	}
+}
+
+// What recipes share with dev is the same there.
+func TestSameNode(t *testing.T) {
+	dev, err := Shipped("dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"node", "python"} {
+		r, err := Shipped(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range r.Downloads {
+			pkg := d.From[:strings.LastIndexAny(d.From, "@:")+1] // with the @ before the version
+			for _, other := range dev.Downloads {
+				if pkg != "pypi:" && strings.HasPrefix(other.From, pkg) && other.From != d.From {
+					t.Errorf("%s has %s, dev has %s, want the same version", name, d.From, other.From)
+				}
+			}
+		}
+	}
+}
+
+// A recipe says how much memory its VMs have, and those on it have as much.
+func TestMemory(t *testing.T) {
+	for text, want := range map[string]int{"name: a\n": 0, "name: a\nfrom: desktop\n": 2048, "name: a\nfrom: desktop\nmemory: 4096\n": 4096} {
+		r, err := Parse("r.yaml", []byte(text))
+		if err == nil {
+			r, err = r.Resolve()
+		}
+		if err != nil || r.Memory != want {
+			t.Errorf("%q: %d MiB (%v), want %d", text, r.Memory, err, want)
+		}
 	}
 }

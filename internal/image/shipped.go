@@ -124,6 +124,9 @@ func (r Recipe) over(below Recipe) Recipe {
 	if r.Workdir != "" {
 		out.Workdir = r.Workdir
 	}
+	if r.Memory != 0 {
+		out.Memory = r.Memory
+	}
 	return out
 }
 

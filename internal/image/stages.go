@@ -327,7 +327,7 @@ func (b *builder) manifest() (vm.Image, error) {
 	img := vm.Image{
 		Format: manifestFormat, ID: vm.NewImageID(), Name: b.recipe.Name, Recipe: b.digest, Snapshot: vm.NewSnapshotID(),
 		CreatedAt: time.Now().UTC().Truncate(time.Second), BuildTook: time.Since(b.started).Seconds(),
-		DiskMiB: f.diskMiB, Kernel: f.kernel, Cmdline: baseCmdline, Workdir: b.recipe.Workdir,
+		DiskMiB: f.diskMiB, Kernel: f.kernel, Cmdline: baseCmdline, Workdir: b.recipe.Workdir, MemoryMiB: b.recipe.Memory,
 		Packages: f.packages, Registries: f.registries,
 	}
 	for _, ca := range b.cas {

@@ -34,6 +34,12 @@ func (r Recipe) Says() []string {
 		from = "base"
 	}
 	out := []string{"name: " + r.Name, "builds on: " + from}
+	if r.Dockerfile != "" {
+		out[1] = "builds " + r.Dockerfile + " in a VM with the internet:\n" + r.Instructions
+		for _, name := range slices.Sorted(maps.Keys(r.Args)) {
+			out = append(out, "with the ARG "+name+"="+r.Args[name])
+		}
+	}
 	if len(r.Packages) > 0 {
 		out = append(out, "installs packages: "+strings.Join(r.Packages, " "))
 	}

@@ -81,6 +81,10 @@ func (d Dir) Layer(recipe, key string) string {
 	return d.join("cache", "layers", recipe+"-"+key+".tar")
 }
 
+// Builder is the directory of the VM that builds the Dockerfiles of one directory: its disk, with
+// BuildKit's cache, and a lock. The key is the digest of the directory's name and the VM's image.
+func (d Dir) Builder(key string) string { return d.join("cache", "builder", key) }
+
 // ContainerParts is the directory of layers and manifests of container images, each by the SHA-256
 // of its bytes. Imports remove what none has used for long.
 func (d Dir) ContainerParts() string { return d.join("cache", "oci") }

@@ -461,13 +461,21 @@ func (m *machine) connectNetwork(ctx context.Context) error {
 				if m.lifetime.Err() != nil {
 					return
 				}
-				if conn, err = dialUnix(m.lifetime, layout.RunVM(m.spec.RunDir).Net()); err == nil {
+				if conn, err = m.dialNetwork(); err == nil {
 					break
 				}
 			}
 		}
 	})
 	return nil
+}
+
+// dialNetwork connects to the socket of a QEMU that has loaded. Before that, QEMU would set
+// the link down after the connection has set it up, and no packet would pass any more.
+func (m *machine) dialNetwork() (net.Conn, error) {
+	m.moving.Lock() // wait for a reseat
+	defer m.moving.Unlock()
+	return dialUnix(m.lifetime, layout.RunVM(m.spec.RunDir).Net())
 }
 
 func dialUnix(ctx context.Context, path string) (net.Conn, error) {

@@ -221,7 +221,7 @@ func (a *archive) image(s Source, tag string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img := &Image{Source: a.subject, Digest: config.String(), store: a.store}
+	img := &Image{Source: a.subject, Digest: config.String(), config: config, store: a.store}
 	diffs, err := img.configure(raw)
 	if err != nil {
 		return nil, err

@@ -39,6 +39,7 @@ type Image struct {
 	Source string // as it was named
 	Digest string // sha256:… of its manifest; of its configuration where an archive has none
 	Config Config
+	config v1.Hash // of the whole configuration
 	layers []part
 	store  store
 }
@@ -241,7 +242,7 @@ func (g *getter) manifest(top v1.Descriptor, raw []byte) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img := &Image{Source: g.subject, Digest: top.Digest.String(), store: g.store}
+	img := &Image{Source: g.subject, Digest: top.Digest.String(), config: m.Config.Digest, store: g.store}
 	diffs, err := img.configure(raw)
 	if err != nil {
 		return nil, err

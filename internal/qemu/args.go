@@ -44,6 +44,21 @@ const sparePorts = 4
 // VM; this one takes 92 at the same speed. Half of it is slow.
 const tbSizeMiB = 64
 
+// A browser's code does not fit into that, nor that of Docker's engine: QEMU would translate
+// the same code again and again. With 64 MiB the start of a container takes twice the time. A
+// machine with memory for such programs gets a larger cache.
+const (
+	largeTBSizeMiB = 256
+	largeMemoryMiB = 1024
+)
+
+func tbSize(boot vm.Size) int {
+	if boot.MemoryMiB >= largeMemoryMiB {
+		return largeTBSizeMiB
+	}
+	return tbSizeMiB
+}
+
 // RAMPath is the memory file that s maps privately: its generation's, or the empty
 // one of a cold boot.
 func RAMPath(s vm.MachineSpec) string {
@@ -127,7 +142,7 @@ func Devices(s vm.MachineSpec) []string {
 	boot := s.Plugged.Boot(s.Size)
 	accel := string(s.Accel)
 	if s.Accel == vm.TCG {
-		accel = fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbSizeMiB)
+		accel = fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbSize(boot))
 	}
 	nic := "virtio-net-pci,id=nic0,netdev=net0,mac=" + MAC + ",romfile=,bus=pcie.0,addr=0x3"
 	if s.QuietNIC {

@@ -86,6 +86,16 @@ func TestArgsRules(t *testing.T) {
 	}
 }
 
+// A machine with more memory has a larger cache of translated code.
+func TestCodeCache(t *testing.T) {
+	s := specs()["cold"]
+	for mib, want := range map[int]string{512: "tb-size=64", 1024: "tb-size=256", 4096: "tb-size=256"} {
+		if s.Size.MemoryMiB = mib; !slices.Contains(Devices(s), "tcg,thread=multi,"+want) {
+			t.Errorf("a machine of %d MiB lacks %s: %q", mib, want, Devices(s))
+		}
+	}
+}
+
 // The guest may not see whether its machine was booted or restored.
 func TestDevicesDontDependOnTheStart(t *testing.T) {
 	s := specs()

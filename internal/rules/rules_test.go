@@ -67,6 +67,7 @@ var allowed = map[string][]string{
 	"internal/qemu":       {"vm", "internal/qmp", "internal/layout", "internal/link", "internal/confine", "internal/qcow"},
 	"internal/monitor":    {"vm", "internal/layout", "internal/link", "internal/qmp", "internal/qemu", "internal/usernet", "internal/egress", "internal/guest", "internal/folder", "internal/pathrule", "internal/confine", "internal/proxy", "internal/intercept"},
 	"internal/warm":       {"vm", "internal/layout", "internal/image", "internal/link", "internal/qemu", "internal/monitor", "internal/guest"},
+	"internal/dockerfile": {"vm", "internal/guest", "internal/layout", "internal/qcow", "internal/qemu", "internal/warm"},
 	"internal/generation": {"vm", "internal/layout", "internal/qemu", "internal/seal"},
 	"internal/seal":       {"vm", "internal/layout"},
 	"internal/doctor":     {"vm", "internal/layout", "internal/image", "internal/confine"},
@@ -92,10 +93,11 @@ var allowed = map[string][]string{
 	"internal/handoff":    {"vm", "internal/bundle", "internal/layout", "internal/journal", "internal/engine", "internal/repo", "internal/objects", "internal/qcow", "internal/seal"},
 	"internal/backup":     {"vm", "internal/bundle", "internal/layout", "internal/ledger", "internal/store", "internal/seal", "internal/qcow", "internal/qemu", "internal/generation", "internal/audit", "internal/events", "internal/journal", "internal/engine", "internal/repo", "internal/objects"},
 	"internal/house":      {"internal/evidence", "internal/asks", "internal/policy", "internal/backup", "internal/handoff", "vm", "internal/ledger", "internal/journal", "internal/access", "internal/meter", "internal/vault", "internal/engine", "internal/inside", "internal/names", "internal/job", "internal/answers", "internal/changes", "internal/repo", "internal/objects", "internal/ship", "internal/outside", "internal/secret"},
-	"internal/httpd":      {"internal/asks", "vm", "api", "internal/spec", "internal/journal", "internal/access", "internal/vault", "internal/engine", "internal/inside", "internal/job", "internal/answers", "internal/changes", "internal/house", "internal/vt", "internal/repo", "internal/objects", "internal/ship", "internal/handoff", "internal/policy", "internal/secret", "internal/pathrule"},
+	"internal/httpd":      {"internal/asks", "vm", "api", "internal/spec", "internal/journal", "internal/access", "internal/vault", "internal/engine", "internal/inside", "internal/job", "internal/answers", "internal/changes", "internal/house", "internal/vt", "internal/repo", "internal/objects", "internal/ship", "internal/handoff", "internal/policy", "internal/secret", "internal/pathrule", "internal/screen"},
 	"internal/sshd":       {"vm", "internal/engine", "internal/repo"},
-	"internal/cli":        {"vm", "api", "client", "internal/treesync", "internal/receipt"},
-	"internal/gateway":    {"vm", "internal/layout", "internal/ca"},
+	"internal/cli":        {"vm", "api", "client", "internal/treesync", "internal/receipt", "internal/devcontainer"},
+	"internal/gateway":    {"vm", "internal/layout", "internal/ca", "internal/screen"},
+	"internal/screen":     {"vm"},
 	"internal/embedded":   {"vm", "internal/layout"},
 	"internal/vmtest":     nil, // test harness: anything
 	"internal/powercut":   {},
@@ -109,6 +111,9 @@ var allowed = map[string][]string{
 	"tools/results":       {},
 	"tools/runtests":      {"tools/results"},
 	"tools/requirements":  {"tools/results"},
+
+	"internal/imagefile":    {"vm", "internal/bundle", "internal/image", "internal/layout", "internal/qcow"},
+	"internal/devcontainer": {"vm"},
 }
 
 type goPackage struct {

@@ -4,6 +4,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ func Local(getenv func(string) string, uid int) cli.Local {
 		},
 		AuditAnchors: audit.ParseCheckpoints, Doctor: c.doctor, Config: c.config, Recipes: image.Names,
 		ImageBuild: c.imageBuild, ImageImport: c.imageImport, ImageList: c.imageList, ImageInspect: c.imageInspect, ImageRemove: c.imageRemove,
+		ImageUse: c.imageUse, ImageExport: c.imageExport, ImageImportFile: c.imageImportFile,
 		Backups: c.backups(), BundleInspect: c.bundleInspect, Trusts: c.trusts(),
 	}
 }
@@ -182,7 +184,7 @@ func (c commands) imageBuild(ctx context.Context, o cli.BuildOptions) (vm.Image,
 	if err != nil {
 		return vm.Image{}, err
 	}
-	recipe, err := image.FindRecipe(o.Recipe)
+	recipe, err := loadRecipe(o.Recipe)
 	if err != nil {
 		return vm.Image{}, err
 	}
@@ -193,11 +195,19 @@ func (c commands) imageBuild(ctx context.Context, o cli.BuildOptions) (vm.Image,
 	if err != nil {
 		return vm.Image{}, err
 	}
-	warmUp := func(ctx context.Context, img vm.Image) error { return l.makeWarm(ctx, img, o.Progress) }
+	warmUp := func(ctx context.Context, img vm.Image) error {
+		if o.NoWarm {
+			return nil
+		}
+		return l.makeWarm(ctx, img, o.Progress)
+	}
 	if o.IfMissing {
 		if img, err := image.Find(dir, recipe.Name); err == nil {
 			return img, warmUp(ctx, img)
 		}
+	}
+	if recipe.Dockerfile != "" {
+		return dockerfileBuild(ctx, l, o, recipe)
 	}
 	return image.Build(ctx, image.BuildOptions{
 		Dir: dir, Recipe: recipe, HostCAs: o.HostCAs, Progress: o.Progress, Warm: warmUp,
@@ -211,7 +221,7 @@ func (l *local) makeWarm(ctx context.Context, img vm.Image, progress func(string
 		return err
 	}
 	size := vm.DefaultSize
-	size.DiskMiB = max(size.DiskMiB, img.DiskMiB)
+	size.DiskMiB, size.MemoryMiB = max(size.DiskMiB, img.DiskMiB), cmp.Or(img.MemoryMiB, size.MemoryMiB)
 	o, err := l.warmOptions(img, size, p)
 	if err != nil {
 		return err

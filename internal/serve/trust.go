@@ -116,7 +116,7 @@ func addTrust(ctx context.Context, dir layout.Dir, t cli.Trust) error {
 func (c commands) trusts() cli.Trusts {
 	return cli.Trusts{
 		Look: func(_ context.Context, recipe string) (cli.Trust, error) {
-			r, err := image.Load(recipe)
+			r, err := loadRecipe(recipe)
 			if err != nil {
 				return cli.Trust{}, err
 			}

@@ -26,6 +26,8 @@ import (
 const (
 	bootDeadline = 180 * time.Second
 	execDeadline = 60 * time.Second
+	hookPatience = "480"                  // seconds that hook gets
+	hookDeadline = 9 * time.Minute        // and until it must have ended
 	quietFor     = 500 * time.Millisecond // how long QEMU must be idle before the capture
 	quietWait    = 10 * time.Second       // and how long to wait for that at most
 )
@@ -42,6 +44,11 @@ var warming = [][]string{
 	{"ls", "-la", "/"},
 	{"cat", "/etc/hostname"},
 }
+
+// hook is a program of an image that returns when the services of that image have done
+// what every VM would have to do otherwise, such as to draw the window of a browser. Its
+// failure is no failure of the build: a VM does the rest.
+const hook = "/usr/local/lib/warren/warm"
 
 // Build boots the image once, grows its root file system to the size, warms it, and
 // captures it as a generation in Dir.Warm(image, key), which appears whole or not
@@ -75,11 +82,9 @@ func Build(ctx context.Context, o Options) (g vm.Manifest, err error) {
 	if err != nil {
 		return g, err
 	}
-	spec := o.spec(vm.NewID())
+	spec := o.Boots(vm.NewID())
 	spec.Dir, spec.RunDir = work, run.VM(spec.ID)
 	spec.Disk = layout.GenerationDir(tmp).Disk()
-	spec.GuestKey, spec.Reset = newKey(), firstReset()
-	spec.WaitBooted, spec.Deadline = true, bootDeadline
 	if err := qemu.CreateOverlay(spec.Disk, "../../"+filepath.Base(o.Dir.ImageDisk(o.Image.ID)), o.Size.DiskMiB); err != nil {
 		return g, err
 	}
@@ -157,6 +162,12 @@ func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineSt
 	o.progress("warm")
 	for _, argv := range warming {
 		if _, _, err := runIn(ctx, g, argv...); err != nil {
+			return err
+		}
+	}
+	if _, err := g.Stat(ctx, "", hook); err == nil {
+		o.progress("services")
+		if _, _, err := runWithin(ctx, hookDeadline, g, "timeout", hookPatience, hook); err != nil {
 			return err
 		}
 	}
@@ -249,7 +260,12 @@ func forget(ctx context.Context, g *guest.Client) error {
 
 // runIn runs one command to its end. Its own failure is no error.
 func runIn(ctx context.Context, g *guest.Client, argv ...string) (out string, code int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, execDeadline)
+	return runWithin(ctx, execDeadline, g, argv...)
+}
+
+// runWithin is runIn with another deadline.
+func runWithin(ctx context.Context, within time.Duration, g *guest.Client, argv ...string) (out string, code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	e, err := g.Exec(ctx, vm.ExecSpec{Argv: argv})
 	if err != nil {

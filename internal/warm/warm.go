@@ -75,6 +75,15 @@ func (o Options) spec(id vm.ID) vm.MachineSpec {
 	}
 }
 
+// Boots is the spec of a machine of o's size that boots from o.Boot, for a purpose of Warren's
+// own. It is ready when systemd has started everything. The caller fills in Dir, RunDir and Disk.
+func (o Options) Boots(id vm.ID) vm.MachineSpec {
+	spec := o.spec(id)
+	spec.GuestKey, spec.Reset = newKey(), firstReset()
+	spec.WaitBooted, spec.Deadline = true, bootDeadline
+	return spec
+}
+
 // Find returns the warm generation for o. Kind NotFound when there is none or it
 // does not fit.
 func Find(o Options) (vm.Manifest, error) {

@@ -226,7 +226,13 @@ func (h *host) run(args ...string) result { return h.runIn("", nil, args...) }
 
 func (h *host) runIn(dir string, stdin []byte, args ...string) result {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	return h.runWithin(3*time.Minute, dir, stdin, args...)
+}
+
+// runWithin is runIn for a command that may take longer than others.
+func (h *host) runWithin(most time.Duration, dir string, stdin []byte, args ...string) result {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.binary, args...)
 	cmd.Env = h.environ()

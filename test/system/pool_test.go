@@ -67,9 +67,9 @@ func (h *host) members() map[string]bool {
 
 // pooledHost is newHost whose first VM comes from the pool, as most VMs of users do:
 // it waits until there is a machine.
-func pooledHost(t testing.TB, serveArgs ...string) *host {
+func pooledHost(t testing.TB) *host {
 	t.Helper()
-	h := newHost(t, serveArgs...)
+	h := newHost(t)
 	h.poolReady()
 	return h
 }

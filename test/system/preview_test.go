@@ -53,8 +53,24 @@ type shown struct {
 // It is held awake, so that tests are not about that.
 func newShown(t *testing.T) *shown {
 	t.Helper()
+	s := newGated(t)
+	s.poolReady()
+	s.ok("up", "--name", "box", "--idle", "4s")
+	t.Cleanup(func() { s.run("rm", "box") })
+	s.ok("hold", "box", "--for", "10m", "--reason", "test")
+	s.ok("exec", "box", "--", "mkdir", "-p", "/srv")
+	s.ok("cp", "testdata/dev.py", "box:/srv/dev.py")
+	s.write(page)
+	s.ok("exec", "box", "--background", "--", "python3", "/srv/dev.py", "3000")
+	s.sh("box", "until curl -sfo /dev/null localhost:3000/count; do sleep 0.1; done")
+	return s
+}
+
+// newGated starts a host and knows the key of its account.
+func newGated(t *testing.T) *shown {
+	t.Helper()
 	addr := vmtest.FreePort(t)
-	s := &shown{host: pooledHost(t, "--preview", addr), t: t, addr: addr, ca: x509.NewCertPool()}
+	s := &shown{host: newHost(t, "--preview", addr), t: t, addr: addr, ca: x509.NewCertPool()}
 	_, s.port, _ = net.SplitHostPort(addr)
 	if !s.ca.AppendCertsFromPEM([]byte(s.ok("ca", "print"))) {
 		t.Fatal("no certificate of the CA")
@@ -64,14 +80,6 @@ func newShown(t *testing.T) *shown {
 		t.Fatal(err)
 	}
 	s.key = strings.TrimSpace(string(key))
-	s.ok("up", "--name", "box", "--idle", "4s")
-	t.Cleanup(func() { s.run("rm", "box") })
-	s.ok("hold", "box", "--for", "10m", "--reason", "test")
-	s.ok("exec", "box", "--", "mkdir", "-p", "/srv")
-	s.ok("cp", "testdata/dev.py", "box:/srv/dev.py")
-	s.write(page)
-	s.ok("exec", "box", "--background", "--", "python3", "/srv/dev.py", "3000")
-	s.sh("box", "until curl -sfo /dev/null localhost:3000/count; do sleep 0.1; done")
 	return s
 }
 
@@ -461,7 +469,7 @@ func testPreviewLoopback(t *testing.T, s *shown) {
 		if uid := strings.TrimSpace(s.sh("box", "cat /proc/net/tcp /proc/net/tcp6 | awk '$3 ~ /"+hex+"$/ && $4 == \"01\" {print $8}' | sort -u")); uid != "65534" {
 			t.Errorf("%s: connections of the users %q", address, uid)
 		}
-		s.forwards(t, port+":"+guest, func() {
+		s.forwards(t, "box", port+":"+guest, func() {
 			if body := get(t, "http://127.0.0.1:"+port+"/"); !strings.Contains(body, "first") {
 				t.Errorf("the forwarded port of %s shows %s, want the first page", address, body)
 			}
@@ -471,7 +479,7 @@ func testPreviewLoopback(t *testing.T, s *shown) {
 
 func testPreviewForward(t *testing.T, s *shown) {
 	_, port, _ := net.SplitHostPort(vmtest.FreePort(t))
-	s.forwards(t, port+":3000", func() {
+	s.forwards(t, "box", port+":3000", func() {
 		if body := get(t, "http://127.0.0.1:"+port+"/"); !strings.Contains(body, "first") {
 			t.Errorf("the forwarded port shows %s, want the first page", body)
 		}
@@ -479,9 +487,9 @@ func testPreviewForward(t *testing.T, s *shown) {
 }
 
 // forwards does something while `warren forward` runs.
-func (s *shown) forwards(t *testing.T, ports string, do func()) {
+func (s *shown) forwards(t *testing.T, name, ports string, do func()) {
 	t.Helper()
-	cmd := exec.Command(s.binary, "forward", "box", ports)
+	cmd := exec.Command(s.binary, "forward", name, ports)
 	cmd.Env = s.environ()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -56,6 +56,7 @@ const (
 	objects  = "^TestObjects"
 	shipping = "^TestObjects(Job|Publish|HostileTree|Ship|CopiedOut)" // of those
 	archives = "^(TestBackup|TestBundle|TestBaseline)"
+	inside   = "^(TestDocker|TestOCI|TestRecipe|TestDevcontainer|TestScreen|TestDesktop)"
 	control  = "^(TestNet|TestSecret|TestEvidence|TestAsk|TestPaths|TestGuestSide)"
 )
 
@@ -71,7 +72,7 @@ func suites() []suite {
 		return s
 	}
 	return []suite{
-		{name: "build+lint", budget: 20 * time.Minute, steps: []step{
+		{name: "build+lint", budget: 25 * time.Minute, steps: []step{
 			{name: "host packages", argv: []string{"deploy/install-deps.sh", "--tests"}},
 			{name: "build", argv: []string{"make", "-s", "build"}},
 			{name: "lint", argv: []string{"make", "-s", "lint"}},
@@ -80,7 +81,7 @@ func suites() []suite {
 		}},
 		{name: "foundation", budget: 20 * time.Minute, steps: []step{
 			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control+"|"+inside, "./test/system/..."),
 			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=8m", "-run="+crashes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
@@ -101,6 +102,9 @@ func suites() []suite {
 		}},
 		{name: "control", budget: 12 * time.Minute, steps: []step{
 			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=12m", "-run="+control, "./test/system/..."),
+		}},
+		{name: "containers", budget: 15 * time.Minute, steps: []step{
+			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),
 		}},
 		{name: "safety", budget: 8 * time.Minute, steps: []step{
 			gotest("what agents do to machines", "-tags=system", "-timeout=12m", "./test/safety/..."),
