@@ -27,16 +27,18 @@ func newImageImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import REF|layout:DIR|archive:FILE|file:FILE",
 		Short: "Make an image of a container image, or add one of another server",
-		Long: `Make an image of a container image for linux/amd64. REF is oci:NAME, oci:NAME:TAG or oci:NAME@DIGEST in a registry; without
-a host's name it is Docker Hub. layout:DIR is a directory in the OCI layout, and archive:FILE what "docker save"
-writes, or such a directory as a tar; #TAG behind them chooses one of several images.
+		Long: `Make an image of a container image for linux/amd64. REF is oci:NAME, oci:NAME:TAG or
+oci:NAME@DIGEST in a registry; without a host's name it is Docker Hub. layout:DIR is a directory in the OCI
+layout, and archive:FILE what "docker save" writes, or such a directory as a tar; #TAG behind them chooses one
+of several images.
 
-The image keeps its digest. Its environment, user and working directory apply to commands, and its entrypoint becomes
-the service "app". Private registries use the logins of "docker login". No program of the image runs on this host.
+The image keeps its digest. Its environment, user and working directory apply to commands, and its entrypoint
+becomes the service "app". Private registries use the logins of "docker login". No program of the image runs
+on this host.
 
-file:FILE is what "warren image export" wrote: the image is added as it was. A file that another server has signed is
-refused unless --trust names that server's key: ask its operator for the output of "warren bundle signer". The whole
-file is checked before the image appears.`,
+file:FILE is what "warren image export" wrote: the image is added as it was. A file that another server has signed
+is refused unless --trust names that server's key: ask its operator for the output of "warren bundle signer". The
+whole file is checked before the image appears.`,
 		Example: "  warren image import oci:nginx:1.29 --name web\n  warren image import layout:./build/image\n  warren image import archive:app.tar --json\n  warren image import file:dev.tar.zst --trust SHA256:...",
 		Args:    args(1, 1, "which image? warren image import REF|layout:DIR|archive:FILE"),
 		RunE: func(cmd *cobra.Command, list []string) error {

@@ -54,8 +54,8 @@ first time, and when something in it changed, it is built only if you say that y
 warren.yaml but a .devcontainer/devcontainer.json or .devcontainer.json, its image is used, DIR is copied into the
 VM, and the file's commands run there.
 
-oci:NAME[:TAG|@DIGEST], layout:DIR and archive:FILE are container images: "warren image import" says how they are
-used. An image that was imported by the same words is not asked for again.
+oci:NAME[:TAG|@DIGEST], layout:DIR and archive:FILE are container images: "warren image import" says how they
+are used. An image that was imported by the same words is not asked for again.
 
 Before the start it prints how long the VM is kept. A sticky VM, the default, may be evicted while it does not
 run, if the disk runs short, the lowest priority first.`,
