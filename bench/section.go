@@ -56,6 +56,7 @@ var sections = []section{
 	{"worlds.back", (*bench).worldBack, nil},
 	{"worlds.chain", (*bench).worldChain, nil},
 	{"worlds.peers", (*bench).worldPeers, nil},
+	{"oci", (*bench).oci, nil},
 	{"diff", (*bench).diff, nil},
 	{"truth", (*bench).truth, nil},
 	{"herd", (*bench).herd, nil},

@@ -37,8 +37,8 @@ const (
 // IsApplet reports whether a program's name is that of an applet.
 func IsApplet(argv0 string) bool { return slices.Contains(applets, filepath.Base(argv0)) }
 
-// applet returns the agent's own program for a command that the guest lacks; "" = none.
-func applet(name string) string {
+// ownProgram returns the agent's program for a command that the guest lacks; "" = none.
+func ownProgram(name string) string {
 	if !slices.Contains(applets, name) || !isContainer() || Initial() == "systemd" {
 		return ""
 	}

@@ -43,6 +43,10 @@ func (c *containerFile) read(path string) vm.ContainerConfig {
 func (u *userDB) container() vm.ContainerConfig {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return u.containerLocked()
+}
+
+func (u *userDB) containerLocked() vm.ContainerConfig {
 	return u.image.read(filepath.Join(u.etc, strings.TrimPrefix(vm.ContainerFile, "/etc/")))
 }
 
@@ -58,7 +62,7 @@ func (u *userDB) bare(want string, lookup func(name string) (linuxUser, bool)) (
 		a, ok = linuxUser{name: "root", home: "/root", shell: "/bin/sh"}, true
 	}
 	// A number alone has to be a user of the guest, unless its image named it.
-	if n, err := strconv.ParseUint(name, 10, 32); !ok && err == nil && want == u.image.config.User {
+	if n, err := strconv.ParseUint(name, 10, 32); !ok && err == nil && want == u.containerLocked().User {
 		a, ok = linuxUser{name: name, uid: uint32(n), home: "/", shell: "/bin/sh"}, true
 	}
 	if !ok || !both {

@@ -47,13 +47,24 @@ func (a *Agent) prepare(s vm.ExecSpec) (*command, error) {
 		return nil, err
 	}
 	if s.Command != "" {
-		shell := "/bin/sh"
-		if syscall.Access("/bin/bash", 1) == nil {
-			shell = "/bin/bash"
-		}
-		c.argv = []string{shell, "-c", s.Command}
+		c.argv, err = shellLine(s.Command)
 	}
-	return c, nil
+	return c, err
+}
+
+// shellLine is the argument list for a command line. An image without a shell can run lines that need none.
+func shellLine(line string) ([]string, error) {
+	for _, shell := range []string{"/bin/bash", "/bin/sh"} {
+		if syscall.Access(shell, 1) == nil {
+			return []string{shell, "-c", line}, nil
+		}
+	}
+	words := strings.Fields(line)
+	if len(words) == 0 || strings.ContainsAny(line, "|&;<>()$`\\\"'*?[]#~={}!\n") {
+		return nil, vm.Errorf(vm.Unsupported, "/bin/sh", "the guest has no shell, which this command line needs").
+			WithHint("give a program and its arguments: warren exec NAME -- PROGRAM ARGUMENT")
+	}
+	return words, nil
 }
 
 // environ builds a login-like environment from defaults, /etc/environment and
@@ -135,7 +146,7 @@ func (c *command) lookup() (string, error) {
 		}
 		found = p
 	}
-	if own := applet(name); own != "" {
+	if own := ownProgram(name); own != "" {
 		return own, nil
 	}
 	if found != "" {

@@ -287,6 +287,9 @@ func (s *scan) isSystem(p *seen) bool {
 	if p.Exec != "" {
 		return false
 	}
+	if p.PPID == 1 && p.User == "root" && len(p.argv) > 1 && p.argv[0] == agentName && p.argv[1] == "services" {
+		return true // it runs the program of a container image
+	}
 	if strings.HasPrefix(p.Unit, "getty@") || strings.HasPrefix(p.Unit, "serial-getty@") { // a program of a logged-in user is work
 		return slices.Contains([]string{"agetty", "getty", "login"}, p.program)
 	}

@@ -75,7 +75,7 @@ func powerSignals() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, sigPowerOff, sigReboot)
 	s := <-asked
-	_ = syscall.Kill(-1, syscall.SIGTERM) // whom it does not reach has ended
+	_ = syscall.Kill(-1, syscall.SIGTERM) // it fails only if there is no other process
 	time.Sleep(politeness / 2)
 	_ = syscall.Kill(-1, syscall.SIGKILL)
 	_ = syscall.Mount("", "/", "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") // if it fails, the journal recovers the disk

@@ -130,7 +130,12 @@ func (a *Agent) terminalCommand(s vm.TerminalSpec) (*command, string, error) {
 		if shell := cmd.user.shell; shell != "" && syscall.Access(shell, 1) == nil {
 			path = shell
 		}
+		if syscall.Access(path, 1) != nil {
+			return nil, "", vm.Errorf(vm.Unsupported, path, "the guest has no shell").WithHint("name a program for the terminal")
+		}
 		cmd.argv = []string{"-" + filepath.Base(path)} // a login shell
+	} else if path, err = cmd.lookup(); err != nil {
+		return nil, "", vm.Errorf(vm.Invalid, cmd.argv[0], "cannot be started: %w", err)
 	}
 	return cmd, path, nil
 }

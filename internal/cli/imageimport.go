@@ -27,9 +27,9 @@ func newImageImport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import REF|layout:DIR|archive:FILE|file:FILE",
 		Short: "Make an image of a container image, or add one of another server",
-		Long: `Make an image of a container image for linux/amd64. REF is oci:NAME, oci:NAME:TAG or oci:NAME@DIGEST in a registry; without
-a host's name it is Docker Hub. layout:DIR is a directory in the OCI layout, and archive:FILE what "docker save"
-writes, or such a directory as a tar; #TAG behind them chooses one of several images.
+		Long: `Make an image of a container image for linux/amd64. REF is oci:NAME, oci:NAME:TAG or oci:NAME@DIGEST in a
+registry; without a host's name it is Docker Hub. layout:DIR is a directory in the OCI layout, and archive:FILE what
+"docker save" writes, or such a directory as a tar; #TAG behind them chooses one of several images.
 
 The image keeps its digest. Its environment, user and working directory apply to commands, and its entrypoint becomes
 the service "app". Private registries use the logins of "docker login". No program of the image runs on this host.

@@ -45,6 +45,11 @@ const total = 100
 // not at all. Kinds: Invalid (recipe), Busy (another process builds the same recipe),
 // Unsupported (the host has no Debian sources or lacks a program), NoSpace, Cancelled.
 func Build(ctx context.Context, o BuildOptions) (img vm.Image, err error) {
+	if source, ok := o.Recipe.containerSource(); ok {
+		return Import(ctx, ImportOptions{
+			Dir: o.Dir, Source: source, Name: o.Recipe.Name, Progress: o.Progress, Warm: o.Warm, Log: o.Log, recipe: &o.Recipe, run: o.run, fetch: o.fetch,
+		})
+	}
 	if o.hostRoot == "" {
 		o.hostRoot = "/"
 	}

@@ -33,7 +33,9 @@ type ImportOptions struct {
 	Warm     func(ctx context.Context, img vm.Image) error
 	Log      *slog.Logger
 
-	run runner // nil = programs of the host
+	recipe *Recipe // is built above it; nil = none
+	run    runner  // nil = programs of the host
+	fetch  func(ctx context.Context, d RecipeDownload) (string, error)
 }
 
 // importVersion is part of the digest. Raise it when an import makes something else of the same image.
@@ -44,6 +46,7 @@ type container struct {
 	image   *oci.Image
 	tree    *oci.Tree
 	base    vm.Image // has the kernel
+	recipe  Recipe   // above it; the zero value = none
 	systemd bool
 	init    string // of the kernel's command line
 }
@@ -65,7 +68,7 @@ func Import(ctx context.Context, o ImportOptions) (img vm.Image, err error) {
 		return vm.Image{}, vm.Errorf(vm.Invalid, o.Name, "cannot be the name of an imported image").
 			WithHint("name it with --name: small letters, digits and -, and not like a shipped recipe")
 	}
-	b := &builder{BuildOptions: BuildOptions{Dir: o.Dir, Progress: o.Progress, Warm: o.Warm, Log: o.Log, run: o.run}, started: time.Now()}
+	b := &builder{BuildOptions: BuildOptions{Dir: o.Dir, Progress: o.Progress, Warm: o.Warm, Log: o.Log, run: o.run, fetch: o.fetch}, started: time.Now()}
 	img, err = b.importing(ctx, o)
 	if ctx.Err() != nil && err != nil {
 		return vm.Image{}, vm.Errorf(vm.Cancelled, o.Name, "import interrupted").
@@ -76,6 +79,9 @@ func Import(ctx context.Context, o ImportOptions) (img vm.Image, err error) {
 
 func (b *builder) importing(ctx context.Context, o ImportOptions) (img vm.Image, err error) {
 	c := &container{}
+	if o.recipe != nil {
+		c.recipe = *o.recipe
+	}
 	if c.base, err = Find(b.Dir, DefaultName); err != nil {
 		return vm.Image{}, vm.Errorf(vm.NotFound, DefaultName, "an imported image gets the kernel of the base image, which was not built yet").
 			WithCode("OCI_NO_KERNEL").WithHint("`warren image build base` builds it")
@@ -86,8 +92,9 @@ func (b *builder) importing(ctx context.Context, o ImportOptions) (img vm.Image,
 	if c.image, err = oci.Get(ctx, o.Source, o.OCI); err != nil {
 		return vm.Image{}, err
 	}
-	b.container = c
-	b.recipe = Recipe{Name: o.Name, From: pinned(o.Source, c.image.Digest), Workdir: c.image.Config.Workdir}
+	c.configure()
+	b.container, b.recipe = c, c.recipe
+	b.recipe.Name, b.recipe.From, b.recipe.Workdir = o.Name, pinned(o.Source, c.image.Digest), c.image.Config.Workdir
 	if b.digest, err = b.recipe.digestWith(importVersion, guestFile("container.sh"), guestFile("mask"), string(c.base.ID), fmt.Sprint(c.image.Config)); err != nil {
 		return vm.Image{}, err
 	}
@@ -139,7 +146,7 @@ func (b *builder) importStages(ctx context.Context) (img vm.Image, err error) {
 	published := false
 	defer func() {
 		if err != nil && !published {
-			err = errors.Join(err, os.RemoveAll(string(b.dir)))
+			err = errors.Join(err, b.keepLog())
 		}
 	}()
 	b.progress("read layers", 32)
@@ -173,6 +180,18 @@ func (b *builder) importStages(ctx context.Context) (img vm.Image, err error) {
 	return img, prune(b.Dir.ContainerParts())
 }
 
+// keepLog removes the files of a failed import but for its log, which the error names.
+func (b *builder) keepLog() (err error) {
+	entries, _ := os.ReadDir(string(b.dir)) // of a directory that was just made
+	for _, e := range entries {
+		if p := filepath.Join(string(b.dir), e.Name()); p != b.dir.Log() {
+			err = errors.Join(err, os.RemoveAll(p))
+		}
+	}
+	_ = os.Remove(string(b.dir)) // unless there is a log
+	return err
+}
+
 // merge reads the layers, and adds what a guest of Warren needs.
 func (b *builder) merge(ctx context.Context) (err error) {
 	c := b.container
@@ -190,6 +209,9 @@ func (b *builder) merge(ctx context.Context) (err error) {
 		if err := b.addModules(ctx); err != nil {
 			return err
 		}
+	}
+	if err := b.addRecipe(ctx); err != nil {
+		return err
 	}
 	return b.addOwn(ctx)
 }
@@ -232,6 +254,13 @@ func (b *builder) unpack(ctx context.Context) (err error) {
 	if _, err := fmt.Fprintf(facts, "kernel=%s\npackages=0\n", b.container.base.Kernel); err != nil {
 		return fileError(facts.Name(), err)
 	}
+	steps, err := b.container.steps(b.scratch("steps.tar"))
+	if err != nil {
+		return err
+	}
+	if steps != nil {
+		opened = append(opened, steps)
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -242,12 +271,20 @@ func (b *builder) unpack(ctx context.Context) (err error) {
 		wrote <- errors.Join(err, w.Close())
 	}()
 	watch := &buildWatch{progress: b.progress}
+	var env []string
+	if steps != nil {
+		resolv, err := os.ReadFile("/etc/resolv.conf")
+		if err != nil {
+			return fileError("/etc/resolv.conf", err)
+		}
+		env = append(env, "WARREN_RESOLV="+string(resolv))
+	}
 	files := make([]*os.File, firstExchange-3, firstExchange+3)
-	files = append(files, disk, nil, nil, facts, r)
+	files = append(files, disk, steps, nil, facts, r)
 	sum := b.container.tree.Summary()
 	err = b.run(ctx, program{
-		args: space.script(guestFile("container.sh"), false, strconv.Itoa(slackMiB), "warren", strconv.Itoa(sum.Files+sum.Dirs)),
-		dir:  tmp, files: files, output: io.MultiWriter(log, watch),
+		args: space.script(guestFile("container.sh"), steps != nil, strconv.Itoa(slackMiB), "warren", strconv.Itoa(sum.Files+sum.Dirs)),
+		dir:  tmp, files: files, env: env, output: io.MultiWriter(log, watch),
 	})
 	_ = r.Close() // ends the writer, which may wait
 	return b.unpacked(<-wrote, err, watch)
@@ -259,6 +296,8 @@ func (b *builder) unpacked(wrote, ran error, watch *buildWatch) error {
 	switch {
 	case errors.As(wrote, &known):
 		return wrote
+	case ran != nil && watch.fault != "":
+		return vm.Errorf(vm.Invalid, b.recipe.Name, "%s", vm.Clip(watch.fault, 300)).WithHint("see %s", b.dir.Log())
 	case ran != nil && strings.Contains(watch.last, "No space left"):
 		return vm.Errorf(vm.NoSpace, "import", "the disk is full").
 			WithHint("free some space and run the same command: what was downloaded stays in the cache")

@@ -88,7 +88,7 @@ func (c *container) units(t *treeWriter) {
 		t.link(dir+m, "/dev/null")
 	}
 	t.link(dir+"default.target", "/lib/systemd/system/multi-user.target")
-	for _, g := range []string{"cryptsetup", "debug", "fstab", "getty", "gpt-auto", "hibernate-resume", "integritysetup", "rc-local", "run", "system-update", "veritysetup"} {
+	for _, g := range strings.Fields(guestFile("generators")) {
 		t.link("etc/systemd/system-generators/systemd-"+g+"-generator", "/dev/null")
 	}
 	t.file(dir+"warren-booted.service", 0o644, strings.ReplaceAll(guestFile("warren-booted.service"), "/usr/bin/install -D -m 0644 /dev/null /run/warren/booted", "/bin/touch /run/warren/booted"))

@@ -27,7 +27,7 @@ const RecipeFile = "warren.yaml"
 // keys in lower case; unknown ones are refused.
 type Recipe struct {
 	Name      string            `yaml:"name" json:"name"`
-	From      string            `yaml:"from,omitempty" json:"from,omitempty"` // a shipped recipe, or none; absent = base
+	From      string            `yaml:"from,omitempty" json:"from,omitempty"` // a shipped recipe, oci:NAME:TAG, or none; absent = base
 	Packages  []string          `yaml:"packages,omitempty" json:"packages,omitempty"`
 	Downloads []RecipeDownload  `yaml:"downloads,omitempty" json:"downloads,omitempty"`
 	Files     []RecipeEntry     `yaml:"files,omitempty" json:"files,omitempty"`
@@ -228,8 +228,8 @@ func (r *Recipe) check() (badValue, bool) {
 	if !recipeName.MatchString(r.Name) {
 		return bad(fmt.Sprintf("name %q: a name starts with a-z and has at most 41 characters of a-z, 0-9 and -", r.Name), "name")
 	}
-	if r.From != "" && !recipeName.MatchString(r.From) {
-		return bad(fmt.Sprintf("from %q: use one of %s, or none", r.From, strings.Join(Names(), ", ")), "from")
+	if _, ok := r.containerSource(); r.From != "" && !ok && !recipeName.MatchString(r.From) {
+		return bad(fmt.Sprintf("from %q: use one of %s, oci:NAME:TAG, or none", r.From, strings.Join(Names(), ", ")), "from")
 	}
 	for i, p := range r.Packages {
 		if !packageName.MatchString(p) {

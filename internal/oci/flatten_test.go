@@ -13,6 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -235,6 +238,28 @@ func TestBomb(t *testing.T) {
 	err := tree.scan(t.Context(), func() (io.ReadCloser, error) { return img.store.open(img.layers[0]) }, io.Discard, 1<<20, tree.tree.entry)
 	if code := vm.AsError(err).Code; code != "OCI_TOO_LARGE" {
 		t.Errorf("a layer that grows beyond its limit has the code %q: %v", code, err)
+	}
+}
+
+// TestHoles: a file of holes, which is small in its layer and large on a disk, is refused.
+func TestHoles(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "holes"))
+	if err != nil {
+		t.Fatalf("no file: %v", err)
+	}
+	if err := errors.Join(f.Truncate(1<<30), f.Close()); err != nil {
+		t.Fatalf("no holes: %v", err)
+	}
+	for _, format := range []string{"posix", "gnu"} {
+		layer, err := exec.Command("tar", "-C", dir, "--sparse", "--format="+format, "-cf", "-", "holes").Output()
+		if err != nil || len(layer) > 1<<20 {
+			t.Fatalf("tar writes %d bytes: %v", len(layer), err)
+		}
+		_, err = stack(t, layer).Tree(t.Context())
+		if code := vm.AsError(err).Code; code != "OCI_INVALID" {
+			t.Errorf("holes in the format %s have the code %q: %v", format, code, err)
+		}
 	}
 }
 

@@ -220,6 +220,11 @@ func TestRefusals(t *testing.T) {
 			_, _ = io.WriteString(w, "something else")
 			return true
 		}
+		if evil == "manifest" && strings.Contains(r.URL.Path, "/manifests/sha256:") {
+			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+			_, _ = io.WriteString(w, `{"schemaVersion":2}`)
+			return true
+		}
 		return false
 	})
 	if err := remote.Write(ref(t, host+"/a:1"), img); err != nil {
@@ -231,6 +236,13 @@ func TestRefusals(t *testing.T) {
 	wantCode(t, "a digest that is not there", err, "OCI_NOT_FOUND")
 	_, err = get(t, "oci:127.0.0.1:1/a", Options{})
 	wantCode(t, "a registry that is not there", err, "OCI_UNREACHABLE")
+	digest, err := img.Digest()
+	if err != nil {
+		t.Fatalf("no digest: %v", err)
+	}
+	evil = "manifest"
+	_, err = get(t, "oci:"+host+"/a@"+digest.String(), Options{})
+	wantCode(t, "another manifest than its digest names", err, "OCI_DIGEST_MISMATCH")
 	evil = "blob"
 	cache := t.TempDir()
 	_, err = get(t, "oci:"+host+"/a:1", Options{Cache: cache})

@@ -302,6 +302,9 @@ func (t *tree) inode(h *tar.Header, seq int) (*inode, error) {
 	}
 	total := 0
 	for key, value := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") { // its size has nothing to do with the layer's
+			return nil, invalid(t.subject, "%q is a file with holes, which no layer has", h.Name)
+		}
 		name, ok := strings.CutPrefix(key, xattrPrefix)
 		if !ok {
 			continue

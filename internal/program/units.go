@@ -5,6 +5,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -139,6 +140,9 @@ func (u Units) Add(ctx context.Context, unit vm.Unit) (vm.UnitResult, error) {
 		argv = []string{"systemctl", "enable", "--quiet", "--", name} // this also reloads systemd
 	}
 	if _, err := u.Must(ctx, argv...); err != nil {
+		if vm.KindOf(err) == vm.Unsupported { // no systemd, which could start it later
+			err = errors.Join(err, u.files.Remove(ctx, u.user, spec.UnitPath(name), false))
+		}
 		return out, err
 	}
 	if !unit.Enabled() {

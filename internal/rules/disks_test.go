@@ -28,7 +28,6 @@ func TestDiskPrograms(t *testing.T) {
 		"internal/doctor": "qemu-img mke2fs",     // are they there?
 		"internal/repo":   "fsck",                // git's, of a repository
 		"internal/engine": "mkfs.ext4 resize2fs", // in the guest
-		"internal/warm":   "resize2fs",           // in the guest
 		"internal/vmtest": "mkfs.ext4 resize2fs", // a simulated guest's
 	}
 	used := map[string]bool{}

@@ -83,6 +83,20 @@ func pushed(t *testing.T, repo string, c v1.Config, layers ...v1.Layer) string {
 	t.Helper()
 	srv := httptest.NewServer(ociregistry.New(ociregistry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(srv.Close)
+	img := imageOf(t, c, layers...)
+	ref, err := name.ParseReference(strings.TrimPrefix(srv.URL, "http://") + "/" + repo)
+	if err != nil {
+		t.Fatalf("the name is refused: %v", err)
+	}
+	if err := remote.Write(ref, img); err != nil {
+		t.Fatalf("the image is not pushed: %v", err)
+	}
+	return "oci:" + ref.String()
+}
+
+// imageOf makes an image for linux/amd64.
+func imageOf(t *testing.T, c v1.Config, layers ...v1.Layer) v1.Image {
+	t.Helper()
 	img, err := mutate.AppendLayers(empty.Image, layers...)
 	if err != nil {
 		t.Fatalf("the image has no layers: %v", err)
@@ -95,14 +109,7 @@ func pushed(t *testing.T, repo string, c v1.Config, layers ...v1.Layer) string {
 	if img, err = mutate.ConfigFile(img, cfg); err != nil {
 		t.Fatalf("the configuration is refused: %v", err)
 	}
-	ref, err := name.ParseReference(strings.TrimPrefix(srv.URL, "http://") + "/" + repo)
-	if err != nil {
-		t.Fatalf("the name is refused: %v", err)
-	}
-	if err := remote.Write(ref, img); err != nil {
-		t.Fatalf("the image is not pushed: %v", err)
-	}
-	return "oci:" + ref.String()
+	return img
 }
 
 // TestOCIStatic: an image with one static program and nothing else, no shell, no /etc, becomes a VM that does what
@@ -128,8 +135,7 @@ func TestOCIStatic(t *testing.T) {
 	t.Logf("import and up: %v", time.Since(began))
 	h.wantsApp(t, "one")
 
-	r := h.run("exec", "one", "--", "sh", "-c", "true")
-	r.wants(t, 127, "not found")
+	h.run("exec", "one", "--", "sh", "-c", "true").wants(t, 127, "not found")
 	if out := h.ok("ps", "one"); !strings.Contains(out, "/app") {
 		t.Errorf("ps does not show the image's program:\n%s", out)
 	}
@@ -146,7 +152,8 @@ func TestOCIStatic(t *testing.T) {
 	}
 	first := counted("one")
 	h.ok("fork", "one", "--name", "two")
-	if got := counted("two"); got != first+1 {
+	const two = "two-1"
+	if got := counted(two); got != first+1 {
 		t.Errorf("the fork counts %d, want %d: it has not continued", got, first+1)
 	}
 	h.ok("suspend", "one")
@@ -164,13 +171,16 @@ func TestOCIStatic(t *testing.T) {
 	}
 	h.ok("service", "start", "one", "app")
 	h.eventually("the started service", func() bool { return h.run("exec", "one", "--", "/app", "get").code == 0 })
-	if a, b := h.ok("exec", "one", "--", "/app", "read", "/etc/machine-id"), h.ok("exec", "two", "--", "/app", "read", "/etc/machine-id"); a == b || len(a) != 33 {
+	if a, b := h.ok("exec", "one", "--", "/app", "read", "/etc/machine-id"), h.ok("exec", two, "--", "/app", "read", "/etc/machine-id"); a == b || len(a) != 33 {
 		t.Errorf("the machine ids are %q and %q, want two different ones", a, b)
 	}
 	h.ok("stop", "one")
 	h.ok("start", "one")
 	h.eventually("the service after a boot", func() bool { return h.run("exec", "one", "--", "/app", "get").code == 0 })
 
+	if got, want := strings.TrimSpace(h.ok("run", ref, "--", "/app", "env")), "1234 /data hello world"; got != want {
+		t.Errorf("a one-shot run prints %q, want %q", got, want)
+	}
 	var made vm.Image
 	if err := json.Unmarshal([]byte(h.ok("image", "import", ref, "--if-missing", "--json")), &made); err != nil {
 		t.Fatalf("image import prints no JSON: %v", err)
@@ -186,4 +196,72 @@ func (h *host) wantsApp(t *testing.T, name string) {
 	if got, want := strings.TrimSpace(h.ok("exec", name, "--", "/app", "env")), "1234 /data hello world"; got != want {
 		t.Errorf("a command runs as %q, want %q", got, want)
 	}
+}
+
+// debian makes an archive of a container image of the tests' Debian, whose program is a shell's line.
+func debian(t *testing.T, line string) string {
+	t.Helper()
+	files, err := filepath.Abs(env("WARREN_TEST_DEBIAN", "../../.work/oci/debian.tar"))
+	if err != nil {
+		t.Fatalf("the tests' Debian is nowhere: %v", err)
+	}
+	if _, err := os.Stat(files); err != nil {
+		t.Fatalf("no Debian for the tests: run scripts/test-image.sh (%v)", err)
+	}
+	layer, err := tarball.LayerFromFile(files)
+	if err != nil {
+		t.Fatalf("the tests' Debian is no layer: %v", err)
+	}
+	archive := filepath.Join(t.TempDir(), "debian.tar")
+	img := imageOf(t, v1.Config{
+		Cmd: []string{"sh", "-c", line}, Env: []string{"GREETING=hello", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}, User: "nobody", WorkingDir: "/srv",
+	}, layer)
+	ref, err := name.NewTag("test/debian:1")
+	if err != nil {
+		t.Fatalf("the name is refused: %v", err)
+	}
+	if err := tarball.WriteToFile(archive, ref, img); err != nil {
+		t.Fatalf("the archive is not written: %v", err)
+	}
+	return "archive:" + archive
+}
+
+// TestOCIDebian: a Debian with systemd boots it; its program is a service, and forks and starts are as for
+// images of one's own. // 002-44
+func TestOCIDebian(t *testing.T) {
+	h := importer(t)
+	ref := debian(t, "echo started as $(id -un) in $PWD with $GREETING; while :; do sleep 1; date +%s >/tmp/beat; done")
+	began := time.Now()
+	h.ok("up", ref, "--name", "deb")
+	t.Logf("import and up: %v", time.Since(began))
+	if got, want := h.sh("deb", "id -un; pwd; echo $GREETING"), "nobody\n/srv\nhello"; got != want {
+		t.Errorf("a command runs as %q, want %q", got, want)
+	}
+	asRoot := func(vm, line string) string {
+		t.Helper()
+		return strings.TrimSpace(h.ok("exec", "--user", "root", vm, "--", "sh", "-c", line))
+	}
+	if got := asRoot("deb", "cat /proc/1/comm; systemctl --failed --no-legend --plain | wc -l"); got != "systemd\n0" {
+		t.Errorf("PID 1 and the number of failed units are %q", got)
+	}
+	if got := asRoot("deb", "modprobe overlay && grep -c overlay /proc/filesystems"); got != "1" {
+		t.Errorf("the modules of the kernel give %q, want a file system", got)
+	}
+	h.eventually("the service's log", func() bool {
+		return strings.Contains(h.run("logs", "deb", "--service", "app").stdout, "started as nobody in /srv with hello")
+	})
+	h.ok("fork", "deb", "--name", "copy")
+	if a, b := asRoot("deb", "hostname; cat /etc/machine-id"), asRoot("copy-1", "hostname; cat /etc/machine-id"); a == b {
+		t.Errorf("the fork has the names of its parent: %q", a)
+	}
+	h.ok("suspend", "deb")
+	h.ok("start", "deb")
+	before := asRoot("deb", "cat /tmp/beat")
+	h.eventually("the program continues after a suspend", func() bool { return asRoot("deb", "cat /tmp/beat") != before })
+	// A second VM starts on the warm generation, as those of base do.
+	again := h.run("up", ref, "--name", "again")
+	again.wants(t, 0, "")
+	base := h.run("up", "--name", "base")
+	base.wants(t, 0, "")
+	t.Logf("up of the imported image: %v, of base: %v", again.took, base.took)
 }
