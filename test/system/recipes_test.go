@@ -144,7 +144,7 @@ func TestRecipesAll(t *testing.T) {
 		}
 	}
 	for agent, want := range map[string]string{"claude": "2.1.332", "codex": "0.171.0", "gemini": "0.61.0", "opencode": "1.18.33"} {
-		if got := h.in("agents", 5*time.Minute, agent+" --version"); !strings.Contains(got, want) {
+		if got := h.in("agents", 10*time.Minute, agent+" --version"); !strings.Contains(got, want) {
 			t.Errorf("%s says %q, want its version %s", agent, got, want)
 		}
 	}
