@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The images of the tests, built once per checkout into .work/data, and the files of a Debian with systemd, of
+# The base image of the tests, built once per checkout into .work/data, and the files of a Debian with systemd, of
 # which a test makes a container image, into .work/oci.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,5 +14,4 @@ if [ ! -e .work/oci/debian.tar ]; then
     mv .work/oci/debian.tmp.tar .work/oci/debian.tar
 fi
 # An image of an earlier run is kept; its warm generation follows agent and QEMU.
-bin/warren image build base --if-missing
-bin/warren image build docker --if-missing
+exec bin/warren image build base --if-missing

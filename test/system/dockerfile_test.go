@@ -19,6 +19,9 @@ import (
 // TestOCIDockerfile: a Dockerfile that fails is reported with its line and makes no image. The corrected one
 // finds the layers of the first build, on an image that only the host can pull, and `up` starts a VM of it.
 func TestOCIDockerfile(t *testing.T) {
+	if os.Getenv("WARREN_SOAK") == "" {
+		t.Skip("WARREN_SOAK is not set: an emulated builder takes minutes; `make soak` sets it")
+	}
 	h := importer(t)
 	app := filepath.Join(t.TempDir(), "app")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", app, "./testdata/ociapp")
