@@ -49,6 +49,9 @@ func smallSystem(t *testing.T) v1.Layer {
 // TestDevcontainerUp: `up DIR` makes a VM of the image that the project's devcontainer.json
 // names, with the project's files and variables, runs its commands, and names what it ignores.
 func TestDevcontainerUp(t *testing.T) {
+	if os.Getenv("WARREN_SOAK") == "" {
+		t.Skip("WARREN_SOAK is not set: an image is imported and booted, which takes minutes; `make soak` sets it")
+	}
 	h := importer(t)
 	ref := strings.TrimPrefix(pushed(t, "team/tools:1", v1.Config{}, smallSystem(t)), "oci:")
 	dir := filepath.Join(t.TempDir(), "shop")
