@@ -281,9 +281,18 @@ func TestBuildContext(t *testing.T) {
 			t.Errorf("context %q: the Dockerfile is %s, not %s", c.context, file, c.file)
 		}
 	}
-	r := Recipe{Dockerfile: "Dockerfile", Context: "src", Dir: "/x"}
-	if _, _, err := r.BuildContext(); vm.KindOf(err) != vm.Invalid {
-		t.Errorf("a Dockerfile outside of its context: the error is %v", err)
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "src"), 0o755), os.Symlink("/etc", filepath.Join(dir, "link"))); err != nil {
+		t.Fatal("the directory is not made:", err)
+	}
+	for what, r := range map[string]Recipe{
+		"a Dockerfile outside of its context": {Dockerfile: "Dockerfile", Context: "src", Dir: dir},
+		"a link as the context":               {Dockerfile: "link/passwd", Context: "link", Dir: dir},
+		"no such context":                     {Dockerfile: "none/Dockerfile", Context: "none", Dir: dir},
+	} {
+		if _, _, err := r.BuildContext(); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%s: the error is %v", what, err)
+		}
 	}
 }
 

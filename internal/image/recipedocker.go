@@ -81,6 +81,16 @@ func (r *Recipe) loadDockerfile(root *os.Root) (err error) {
 // BuildContext is the directory whose files the Dockerfile may use, and the Dockerfile's path
 // relative to it.
 func (r Recipe) BuildContext() (dir, file string, err error) {
+	root, err := os.OpenRoot(r.Dir)
+	if err != nil {
+		return "", "", vm.Errorf(vm.Invalid, r.Dir, "directory not readable: %w", err)
+	}
+	defer root.Close() // read only
+	// A link could lead to any files of this host, and the build can send them anywhere.
+	if st, err := root.Stat(filepath.Clean(orDefault(r.Context, "."))); err != nil || !st.IsDir() {
+		return "", "", vm.Errorf(vm.Invalid, r.Context, "is no directory inside %s", r.Dir).
+			WithHint("the context must be a directory of the recipe, and not a link out of it")
+	}
 	dir = filepath.Join(r.Dir, r.Context)
 	file, err = filepath.Rel(dir, filepath.Join(r.Dir, r.Dockerfile))
 	if err != nil || !filepath.IsLocal(file) {
