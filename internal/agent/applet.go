@@ -210,11 +210,15 @@ func journalctl(flags []string, stdout, stderr io.Writer) int {
 	if err := syscall.Access(serviceLog, 4); err != nil && !errors.Is(err, syscall.ENOENT) {
 		return cannotAsk(os.ErrPermission, stderr)
 	}
-	last := want.print(stdout)
-	_, follow := flagOf(flags, "follow")
-	for follow {
-		time.Sleep(200 * time.Millisecond)
-		last = journalWant{lines: -1, after: last}.print(stdout)
+	last, err := want.print(stdout)
+	if _, follow := flagOf(flags, "follow"); !follow {
+		return 0
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for err == nil { // until the reader has left
+		<-tick.C
+		last, err = journalWant{lines: -1, after: last}.print(stdout)
 	}
 	return 0
 }
@@ -226,7 +230,7 @@ type journalWant struct {
 }
 
 // print prints the lines and returns the cursor of the last one of the log.
-func (w journalWant) print(out io.Writer) int64 {
+func (w journalWant) print(out io.Writer) (int64, error) {
 	last := w.after
 	var found [][]byte
 	for _, name := range []string{serviceLog + ".1", serviceLog} {
@@ -253,10 +257,10 @@ func (w journalWant) print(out io.Writer) int64 {
 	}
 	for _, l := range found {
 		if _, err := fmt.Fprintf(out, "%s\n", l); err != nil {
-			os.Exit(0) // the reader has left
+			return last, err
 		}
 	}
-	return last
+	return last, nil
 }
 
 // sinceTime reads the forms of a time that the host sends.

@@ -259,14 +259,7 @@ func (s *service) do(word string) serviceStatus {
 		s.mu.Unlock()
 		if !running {
 			s.wake()
-			for deadline := time.Now().Add(stopPatience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-				s.mu.Lock()
-				begun := s.st.Runs > runs || s.st.State == activeWaiting
-				s.mu.Unlock()
-				if begun {
-					break
-				}
-			}
+			s.reached(stopPatience, func() bool { return s.st.Runs > runs || s.st.State == activeWaiting })
 		}
 	}
 	s.mu.Lock()
@@ -301,17 +294,30 @@ func (s *service) stop() {
 		signal = syscall.SIGTERM
 	}
 	_ = syscall.Kill(pid, signal) // it may have ended
-	for deadline := time.Now().Add(stopPatience); ; time.Sleep(10 * time.Millisecond) {
+	gone := func() bool { return s.st.PID != pid }
+	if !s.reached(stopPatience, gone) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_ = os.WriteFile(serviceGroup+"/cgroup.kill", []byte("1"), 0)
+		s.reached(time.Hour, gone)
+	}
+}
+
+// reached waits until done, which is called with the lock, and reports whether it became true in time.
+func (s *service) reached(most time.Duration, done func() bool) bool {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(most)
+	for {
 		s.mu.Lock()
-		gone := s.st.PID != pid
+		ok := done()
 		s.mu.Unlock()
-		if gone {
-			return
+		if ok {
+			return true
 		}
-		if time.Now().After(deadline) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			_ = os.WriteFile(serviceGroup+"/cgroup.kill", []byte("1"), 0)
-			deadline = deadline.Add(time.Hour)
+		select {
+		case <-tick.C:
+		case <-end:
+			return false
 		}
 	}
 }

@@ -495,7 +495,7 @@ func feed(ctx context.Context, g *guest.Client, in io.Reader, argv ...string) er
 	st, err := e.Run(&out, &out)
 	if err != nil {
 		cancel()
-		<-sent
+		_ = <-sent // the first error says why
 		return err
 	}
 	if serr := <-sent; st.Code == 0 && serr != nil {

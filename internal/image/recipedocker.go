@@ -30,8 +30,15 @@ func (r *Recipe) checkDockerfile() (badValue, bool) {
 		key string
 		set bool
 	}{
-		{"from", r.From != ""}, {"packages", len(r.Packages) > 0}, {"downloads", len(r.Downloads) > 0}, {"files", len(r.Files) > 0},
-		{"users", len(r.Users) > 0}, {"services", len(r.Services) > 0}, {"run", len(r.Run) > 0}, {"env", len(r.Env) > 0}, {"workdir", r.Workdir != ""},
+		{"from", r.From != ""},
+		{"packages", len(r.Packages) > 0},
+		{"downloads", len(r.Downloads) > 0},
+		{"files", len(r.Files) > 0},
+		{"users", len(r.Users) > 0},
+		{"services", len(r.Services) > 0},
+		{"run", len(r.Run) > 0},
+		{"env", len(r.Env) > 0},
+		{"workdir", r.Workdir != ""},
 	} {
 		if c.set {
 			return bad(c.key, fmt.Sprintf("a recipe with a dockerfile has no %s: the Dockerfile says it", c.key))

@@ -26,7 +26,6 @@ type Layer func() (io.ReadCloser, error)
 // Tree is what the layers of an image make together.
 type Tree struct {
 	image  *Image
-	extra  []Layer
 	tree   *tree
 	layers []Layer
 }
