@@ -76,7 +76,7 @@ func powerSignals() {
 	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, sigPowerOff, sigReboot)
 	s := <-asked
 	_ = syscall.Kill(-1, syscall.SIGTERM) // it fails only if there is no other process
-	time.Sleep(politeness / 2)
+	<-time.After(politeness / 2)
 	_ = syscall.Kill(-1, syscall.SIGKILL)
 	_ = syscall.Mount("", "/", "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") // if it fails, the journal recovers the disk
 	err := kernel{}.Reboot(s == syscall.SIGTERM || s == syscall.SIGINT || s == sigReboot)
@@ -95,7 +95,7 @@ func reapUntil(child int, services *int) error {
 		case pid == child && (ws.Exited() || ws.Signaled()):
 			return nil
 		case pid == *services && (ws.Signaled() || ws.Exited() && ws.ExitStatus() != 0):
-			time.Sleep(crashPause)
+			<-time.After(crashPause)
 			*services = startServices()
 		}
 	}

@@ -495,8 +495,7 @@ func feed(ctx context.Context, g *guest.Client, in io.Reader, argv ...string) er
 	st, err := e.Run(&out, &out)
 	if err != nil {
 		cancel()
-		_ = <-sent // the first error says why
-		return err
+		return errors.Join(err, <-sent)
 	}
 	if serr := <-sent; st.Code == 0 && serr != nil {
 		return serr
