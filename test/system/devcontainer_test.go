@@ -53,6 +53,8 @@ func TestDevcontainerUp(t *testing.T) {
 		t.Skip("WARREN_SOAK is not set: an image is imported and booted, which takes minutes; `make soak` sets it")
 	}
 	h := importer(t)
+	h.serve()
+	t.Cleanup(h.close)
 	ref := strings.TrimPrefix(pushed(t, "team/tools:1", v1.Config{}, smallSystem(t)), "oci:")
 	dir := filepath.Join(t.TempDir(), "shop")
 	write := func(file, text string) {

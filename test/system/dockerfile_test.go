@@ -23,6 +23,8 @@ func TestOCIDockerfile(t *testing.T) {
 		t.Skip("WARREN_SOAK is not set: an emulated builder takes minutes; `make soak` sets it")
 	}
 	h := importer(t)
+	h.serve()
+	t.Cleanup(h.close)
 	app := filepath.Join(t.TempDir(), "app")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", app, "./testdata/ociapp")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
