@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -58,11 +59,23 @@ func TestUpDevcontainer(t *testing.T) {
 	}
 }
 
+// TestUpDevcontainerBuilds: the host is asked to build the directory whose Dockerfile the file names.
+func TestUpDevcontainerBuilds(t *testing.T) {
+	dir := projectDir(t, map[string]string{".devcontainer.json": `{"build": {"dockerfile": "Dockerfile"}}`})
+	var asked string
+	local := Local{ImageBuild: func(_ context.Context, o BuildOptions) (vm.Image, error) {
+		asked = o.Recipe
+		return vm.Image{}, vm.Errorf(vm.NoSpace, "disk", "the test ends here")
+	}}
+	run(t, newFake(t), local, "", "up", dir).wants(t, 8, "the test ends here")
+	if asked != dir {
+		t.Errorf("the host is asked to build %q, want %q", asked, dir)
+	}
+}
+
 // TestUpDevcontainerRefused: what cannot be done is refused before anything is made.
 func TestUpDevcontainerRefused(t *testing.T) {
-	dir := projectDir(t, map[string]string{".devcontainer.json": `{"build": {"dockerfile": "Dockerfile"}}`})
-	run(t, newFake(t), Local{}, "", "up", dir).wants(t, 9, "builds its image from Dockerfile")
-	dir = projectDir(t, map[string]string{".devcontainer.json": "{\n\"image\": 1}"})
+	dir := projectDir(t, map[string]string{".devcontainer.json": "{\n\"image\": 1}"})
 	run(t, newFake(t), Local{}, "", "up", dir).wants(t, 2, ".devcontainer.json:2")
 	dir = projectDir(t, map[string]string{"warren.yaml": "name: x\n", ".devcontainer.json": "nonsense"})
 	if p, err := findProject(dir); p != nil || err != nil {
