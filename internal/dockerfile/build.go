@@ -312,7 +312,7 @@ func (b *build) buildkit(ctx context.Context, g *guest.Client) error {
 }
 
 var (
-	stepBegins = regexp.MustCompile(`(?m)^#(\d+) \[[^\]]*\d+/\d+\] `)
+	stepBegins = regexp.MustCompile(`(?m)^#(\d+) \[[^\]]*\d+/\d+\] (\S+)`)
 	stepCached = regexp.MustCompile(`(?m)^#(\d+) CACHED`)
 )
 
@@ -320,7 +320,9 @@ var (
 func count(said string) (r Report) {
 	steps := map[string]bool{}
 	for _, m := range stepBegins.FindAllStringSubmatch(said, -1) {
-		steps[m[1]] = true
+		if m[2] != "FROM" { // it builds nothing
+			steps[m[1]] = true
+		}
 	}
 	r.Steps = len(steps)
 	for _, m := range stepCached.FindAllStringSubmatch(said, -1) {

@@ -209,7 +209,7 @@ func flat(s string) string {
 
 var (
 	failedStep = regexp.MustCompile(`(?m)^ > \[[^\]]*\] (.*):\s*$`)
-	failedLine = regexp.MustCompile(`(?i)(?:dockerfile parse error (?:on )?line|Dockerfile:) ?(\d+)`)
+	failedLine = regexp.MustCompile(`(?m)(?:dockerfile parse error (?:on )?line |^Dockerfile:)(\d+)`)
 )
 
 // Locate finds the instruction that failed in BuildKit's output. line is 0 if the output

@@ -73,7 +73,7 @@ func TestLocate(t *testing.T) {
 		line   int
 		text   string
 	}{
-		"a RUN over two lines": {"#7 ERROR: x\n------\n > [build 2/3] RUN apt-get update &&     apt-get install -y gcc:\n------\n", 5, "RUN apt-get update && apt-get install -y gcc"},
+		"a RUN over two lines": {"#1 transferring dockerfile: 208B done\n#7 ERROR: x\n------\n > [build 2/3] RUN apt-get update &&     apt-get install -y gcc:\n------\n", 5, "RUN apt-get update && apt-get install -y gcc"},
 		"the last":             {"------\n > [stage-2 2/2] RUN echo last:\n------\n", 13, "RUN echo last"},
 		"by the parser":        {"failed to solve: dockerfile parse error line 6: unknown instruction: FOO\n", 6, "RUN apt-get update && apt-get install -y gcc"},
 		"nothing":              {"error: out of paper\n", 0, ""},

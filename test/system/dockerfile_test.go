@@ -64,7 +64,7 @@ func TestOCIDockerfile(t *testing.T) {
 	began = time.Now()
 	r = h.runWithin(6*time.Minute, "", nil, "up", dir, "--name", "b")
 	t.Logf("a build with a cache, and the start of a VM: %v", time.Since(began))
-	r.wants(t, 0, "3 steps, 3 of them from the cache")
+	r.wants(t, 0, "2 steps, 2 of them from the cache")
 	if out := h.ok("exec", "b", "--", "/app", "read", "/note"); out != "from the build context\n" {
 		t.Errorf("the file of the build context holds %q", out)
 	}
