@@ -252,13 +252,14 @@ func (b *build) load(ctx context.Context, g *guest.Client, image string) error {
 	default:
 		return err
 	}
-	sum, err := fileSum(path)
+	sum, err := digest(path)
 	if err != nil {
 		return err
 	}
-	const loaded = "/var/lib/docker/.warren-loaded-"
-	mark := loaded + hex.EncodeToString(sum[:8])
-	if _, code, err := run(ctx, g, "test", "-e", mark); err != nil || code == 0 {
+	// The name may stand for another image than at the last build.
+	name := sha256.Sum256([]byte(image))
+	mark := "/var/lib/docker/.warren-loaded-" + hex.EncodeToString(name[:8])
+	if said, code, err := run(ctx, g, "readlink", mark); err != nil || code == 0 && strings.TrimSpace(said) == sum {
 		return err
 	}
 	f, err := os.Open(path)
@@ -270,21 +271,22 @@ func (b *build) load(ctx context.Context, g *guest.Client, image string) error {
 	if err := feed(ctx, g, f, "docker", "load", "--quiet"); err != nil {
 		return err
 	}
-	_, err = must(ctx, g, "touch", mark)
+	_, err = must(ctx, g, "ln", "-sfn", sum, mark)
 	return err
 }
 
-func fileSum(path string) (sum [sha256.Size]byte, err error) {
+// digest is the hex SHA-256 of a file.
+func digest(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return sum, layout.Error(path, err)
+		return "", layout.Error(path, err)
 	}
 	defer f.Close() // read only
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return sum, layout.Error(path, err)
+		return "", layout.Error(path, err)
 	}
-	return [sha256.Size]byte(h.Sum(nil)), nil
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // buildkit runs the build.
