@@ -1,7 +1,9 @@
 # Verbs only; each is one command that CI and people call alike.
 export CGO_ENABLED := 0
+# For builds, tests and lint alike, so that each package is compiled once, whatever the checkout's directory is.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
-FLAGS := -trimpath -ldflags "-s -w -X github.com/warren-vm/warren/api.Version=$(VERSION)"
+FLAGS := -ldflags "-s -w -X github.com/warren-vm/warren/api.Version=$(VERSION)"
 LINTER := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MUTATOR := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 MUTATED := egress generation audit folder engine

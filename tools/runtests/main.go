@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -286,8 +287,9 @@ func (r *runner) read(s suite, in io.Reader) {
 		case "build-output":
 			fmt.Fprint(r.out, e.Output)
 		case "pass", "fail", "skip":
-			r.ended(s, e, key, output[key])
+			lines := output[key]
 			delete(output, key)
+			r.ended(s, e, key, lines, output)
 		}
 	}
 	if err := sc.Err(); err != nil {
@@ -295,7 +297,8 @@ func (r *runner) read(s suite, in io.Reader) {
 	}
 }
 
-func (r *runner) ended(s suite, e event, key string, output []string) {
+// ended counts a test or a package that has ended. unended has what the others have printed, by test.
+func (r *runner) ended(s suite, e event, key string, output []string, unended map[string][]string) {
 	if e.Test == "" {
 		if e.Action != "skip" {
 			fmt.Fprintf(r.out, "%-4s %s %.1f s\n", e.Action, e.Package, e.Elapsed)
@@ -303,6 +306,11 @@ func (r *runner) ended(s suite, e event, key string, output []string) {
 		if e.Action == "fail" {
 			fmt.Fprint(r.out, strings.Join(output, ""))
 			r.fail(e.Package)
+			for _, key := range slices.Sorted(maps.Keys(unended)) {
+				if strings.HasPrefix(key, e.Package+" ") { // a test that ran when its package's time was over
+					fmt.Fprint(r.out, strings.Join(unended[key], ""))
+				}
+			}
 		}
 		return
 	}

@@ -85,3 +85,16 @@ func TestBeside(t *testing.T) {
 		t.Errorf("one that never pauses: %d failed", r.failed)
 	}
 }
+
+// A test that its package's time-out ends has no result; what it printed is shown with the package.
+func TestUnended(t *testing.T) {
+	var out bytes.Buffer
+	r := &runner{out: &out}
+	r.read(suite{name: "s"}, strings.NewReader(`{"Action":"output","Package":"p","Test":"TestHangs","Output":"goroutine 7\n"}
+{"Action":"output","Package":"q","Test":"TestOther","Output":"of another package\n"}
+{"Action":"fail","Package":"p"}
+`))
+	if got := out.String(); !strings.HasSuffix(got, "goroutine 7\n") {
+		t.Errorf("the failed package prints %q, want what its test printed", got)
+	}
+}
