@@ -29,6 +29,8 @@ type fakePort struct {
 
 	mu  sync.Mutex
 	cur net.Conn
+
+	writing sync.Mutex // held for each write to the guest
 }
 
 func newFakePort(t *testing.T) *fakePort {
@@ -82,11 +84,26 @@ func (p *fakePort) plug(c net.Conn) {
 			if err != nil {
 				return
 			}
-			if _, err := p.qemu.Write(buf[:n]); err != nil {
+			if !p.forward(c, buf[:n]) {
 				return
 			}
 		}
 	}()
+}
+
+// forward writes what came on c to the guest, unless c is no longer the host's connection. QEMU serves one connection at
+// a time, too: the bytes of two are never mixed.
+func (p *fakePort) forward(c net.Conn, b []byte) bool {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	p.mu.Lock()
+	current := p.cur == c
+	p.mu.Unlock()
+	if !current {
+		return false
+	}
+	_, err := p.qemu.Write(b)
+	return err == nil
 }
 
 // dial returns the host's end of a new connection.

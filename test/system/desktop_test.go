@@ -202,7 +202,7 @@ func TestDesktop(t *testing.T) {
 	}
 	h.ok("fork", "desk", "--name", "copy")
 	h.ok("suspend", "desk")
-	for _, name := range []string{"copy", "desk"} { // a command wakes the suspended one
+	for _, name := range []string{"copy-1", "desk"} { // a command wakes the suspended one
 		h.ok("screen", "key", name, "F5")
 		if who := h.visits(name, 3); who != "Ann" {
 			t.Errorf("%s: after a reload the site knows the browser as %q, not as Ann", name, who)
@@ -213,7 +213,7 @@ func TestDesktop(t *testing.T) {
 		}
 		h.keepShot(name, img)
 	}
-	if got := h.asksBrowser("copy", text); got != "Welcome, Ann" {
+	if got := h.asksBrowser("copy-1", text); got != "Welcome, Ann" {
 		t.Errorf("DevTools of the copy says that the page has the text %q", got)
 	}
 }
