@@ -19,6 +19,9 @@ type Local struct {
 	Program string
 	// Serve runs the server until ctx ends; then it returns nil.
 	Serve func(ctx context.Context, o ServeOptions, stdout, stderr io.Writer) error
+	// ServeBehind starts a server in the background, on its defaults, which outlives this program, and waits
+	// until answers reports true. It returns the file of the server's log.
+	ServeBehind func(ctx context.Context, data string, answers func(context.Context) bool) (log string, err error)
 	// AuditVerify checks the audit log in a directory without a server. key is a public key
 	// or a fingerprint; "" = the one in the directory.
 	AuditVerify func(dir, key string, outside []vm.Checkpoint) (vm.AuditReport, error)

@@ -193,7 +193,7 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := a.client()
+	c, err := a.clientOrServer(ctx)
 	if err != nil {
 		return err
 	}

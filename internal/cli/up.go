@@ -237,7 +237,7 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 		a.tellIgnored(dev)
 		dev.request(&r)
 	}
-	c, err := a.client()
+	c, err := a.clientOrServer(ctx)
 	if err != nil {
 		return err
 	}

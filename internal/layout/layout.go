@@ -45,6 +45,9 @@ func (d Dir) TrustLock() string { return d.join("trust.lock") }
 // AskWebhookSecret signs the calls of --ask-webhook, mode 0600.
 func (d Dir) AskWebhookSecret() string { return d.join("ask-webhook.secret") }
 
+// ServeLog is the log of a server that `warren up` started.
+func (d Dir) ServeLog() string { return d.join("serve.log") }
+
 // AdminKey holds the admin API key that the first start made, mode 0600.
 func (d Dir) AdminKey() string { return d.join("admin.key") }
 

@@ -31,7 +31,7 @@ import (
 func Local(getenv func(string) string, uid int) cli.Local {
 	c := commands{getenv: getenv, uid: uid}
 	return cli.Local{
-		Serve: c.serve,
+		Serve: c.serve, ServeBehind: c.background,
 		AuditVerify: func(dir, key string, outside []vm.Checkpoint) (vm.AuditReport, error) {
 			r, err := audit.Verify(dir, key, audit.Head{}, outside...)
 			return auditReport(r), err

@@ -188,11 +188,11 @@ func (h *host) needsLate(t *testing.T) {
 		<-time.After(2 * time.Second)
 	}
 	h.ok("fork", "late", "--name", "twin")
-	if !alive("twin") {
-		t.Errorf("in the fork not everything is alive: %s", h.run("exec", "twin", "--", "bash", "-c", "ps ax | tail -n 40"))
+	if !alive("twin-1") {
+		t.Errorf("in the fork not everything is alive: %s", h.run("exec", "twin-1", "--", "bash", "-c", "ps ax | tail -n 40"))
 	}
 	// The two differ: what a user puts into one is not in the other.
-	h.in("twin", time.Minute, "curl -sf -d bread localhost:8000")
+	h.in("twin-1", time.Minute, "curl -sf -d bread localhost:8000")
 	if got := h.in("late", time.Minute, "curl -sf localhost:8000"); strings.Contains(got, "bread") {
 		t.Errorf("a note that was made in the fork is in the original: %s", got)
 	}

@@ -234,7 +234,7 @@ func (r *runner) beside(ctx context.Context, s suite, st step) (end func()) {
 // step runs one command. If it fails without a failed test, the failure is counted once.
 func (r *runner) step(ctx context.Context, s suite, st step) {
 	fmt.Fprintf(r.out, "== %s: %s\n", s.name, st.name)
-	start := time.Now()
+	start, at := time.Now(), readLoad()
 	before := r.failed
 	cmd := exec.CommandContext(ctx, st.argv[0], st.argv[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -261,7 +261,35 @@ func (r *runner) step(ctx context.Context, s suite, st step) {
 	case err != nil && r.failed == before:
 		r.fail(s.name + ": " + st.name + ": " + err.Error())
 	}
-	fmt.Fprintf(r.out, "== %s: %s: %.0f s\n", s.name, st.name, time.Since(start).Seconds())
+	fmt.Fprintf(r.out, "== %s: %s: %.0f s, processors %.0f %% busy\n", s.name, st.name, time.Since(start).Seconds(), readLoad().since(at))
+}
+
+// load is what all processors of this machine have done since it started, in ticks.
+type load struct{ busy, all float64 }
+
+// readLoad reads the first line of /proc/stat (proc_stat(5)).
+func readLoad() (l load) {
+	data, _ := os.ReadFile("/proc/stat") // without it the figure is 0
+	line, _, _ := strings.Cut(string(data), "\n")
+	for i, word := range strings.Fields(line) {
+		var ticks float64
+		if _, err := fmt.Sscan(word, &ticks); err != nil || i > 8 { // the columns from the ninth on are counted in others
+			continue
+		}
+		l.all += ticks
+		if i != 4 && i != 5 { // idle, and idle while a disk works
+			l.busy += ticks
+		}
+	}
+	return l
+}
+
+// since returns the part of the processors' time that was used since then, in percent.
+func (l load) since(then load) float64 {
+	if l.all == then.all {
+		return 0
+	}
+	return 100 * (l.busy - then.busy) / (l.all - then.all)
 }
 
 // read counts the tests of a `go test -json` stream. It prints failed and

@@ -1,0 +1,38 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/warren-vm/warren/client"
+)
+
+// clientOrServer is client for the verbs by which people begin. If no server is named, and none runs on
+// this host, it first starts one in the background.
+func (a *app) clientOrServer(ctx context.Context) (*client.Client, error) {
+	if a.getenv("WARREN_API_URL") != "" || a.local.ServeBehind == nil {
+		return a.client()
+	}
+	none := func(ctx context.Context) bool {
+		c, err := a.connect() // again: its key is there only once the server has made it
+		if err == nil {
+			_, err = c.List(ctx, false)
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}
+	if !none(ctx) {
+		return a.client()
+	}
+	p := a.io.doing("no server runs on this host: starting one")
+	log, err := a.local.ServeBehind(ctx, a.data, func(ctx context.Context) bool { return !none(ctx) })
+	p.done()
+	if err != nil {
+		return nil, err
+	}
+	a.io.notef("started a server for you. Its log is in %s; `warren up` starts it again after a restart of the host.", log)
+	return a.client()
+}
