@@ -59,17 +59,14 @@ func (d *Door) controlRoutes() *http.ServeMux {
 	at("GET /snapshots", (*caller).snapshots)
 	at("GET /templates", (*caller).templates)
 	at("DELETE /templates/{id}", (*caller).deleteSnapshot)
-	at("GET /templates/aliases/{alias}", (*caller).alias)
+	at("GET /templates/{id}/{what}", (*caller).template)
 	for pattern, what := range map[string]string{
 		"POST /v3/templates": "building templates", "POST /v2/templates": "building templates", "POST /templates": "building templates",
-		"POST /templates/tags": "tags of templates", "DELETE /templates/tags": "tags of templates", "GET /templates/{id}/tags": "tags of templates",
+		"POST /templates/tags": "tags of templates", "DELETE /templates/tags": "tags of templates",
 		"/volumes": "volumes of E2B", "/volumes/": "volumes of E2B", "/volumecontent/": "volumes of E2B",
 		"/secrets": "secrets of E2B", "/secrets/": "secrets of E2B",
 	} {
-		at(pattern, func(c *caller) error {
-			d.refuse(c.w, http.StatusNotImplemented, "Warren does not support "+what+" yet; `warren image`, `warren volume` and `warren secret` have its own")
-			return nil
-		})
+		at(pattern, func(c *caller) error { return c.lacks(what) })
 	}
 	at("/", func(c *caller) error {
 		return vm.Errorf(vm.NotFound, vm.Clip(c.Method+" "+c.URL.Path, 200), "no such route: this SDK may be newer than this server knows")
@@ -122,6 +119,12 @@ func (c *caller) decode(v any) error {
 	if err := json.Unmarshal(data, v); err != nil {
 		return invalid("body", "the body is not what this route takes: %s", err.Error())
 	}
+	return nil
+}
+
+// lacks refuses what Warren does not have.
+func (c *caller) lacks(what string) error {
+	c.d.refuse(c.w, http.StatusNotImplemented, "Warren does not support "+what+"; `warren image`, `warren volume` and `warren secret` are its own")
 	return nil
 }
 

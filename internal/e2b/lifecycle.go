@@ -176,9 +176,12 @@ func (c *caller) deleteSnapshot() error {
 	return c.done()
 }
 
-// alias answers whether a template exists.
-func (c *caller) alias() error {
-	name := c.PathValue("alias")
+// template answers /templates/aliases/NAME, whether a template exists.
+func (c *caller) template() error {
+	if c.PathValue("id") != "aliases" {
+		return c.lacks("tags and builds of templates")
+	}
+	name := c.PathValue("what")
 	if img, err := c.d.Engine.FindImage(c.Context(), c.call, ref(name)); err == nil {
 		return c.send(http.StatusOK, map[string]any{"templateID": string(img.ID), "public": true})
 	}
