@@ -64,18 +64,18 @@ type Door struct {
 	slow    chan struct{} // one token for each failed authentication being delayed
 
 	mu       sync.Mutex
-	programs map[programKey]*program // attached commands and terminals; guarded by mu
-	watchers map[string]*watcher     // by id; guarded by mu
-	homes    map[homeKey]linuxUser   // guarded by mu
-	samples  map[vm.ID][]metric      // guarded by mu
-	uploads  map[uploadKey]time.Time // finished lately; guarded by mu
+	programs map[programKey]*program  // attached commands and terminals; guarded by mu
+	watchers map[string]*watcher      // by id; guarded by mu
+	homes    map[homeKey]vm.LinuxUser // guarded by mu
+	samples  map[vm.ID][]metric       // guarded by mu
+	uploads  map[uploadKey]time.Time  // finished lately; guarded by mu
 }
 
 // New returns a door.
 func New(c Config) *Door {
 	d := &Door{
 		Config: c, slow: make(chan struct{}, 32), programs: map[programKey]*program{}, watchers: map[string]*watcher{},
-		homes: map[homeKey]linuxUser{}, samples: map[vm.ID][]metric{}, uploads: map[uploadKey]time.Time{},
+		homes: map[homeKey]vm.LinuxUser{}, samples: map[vm.ID][]metric{}, uploads: map[uploadKey]time.Time{},
 	}
 	d.control, d.envd = d.controlRoutes(), d.envdRoutes()
 	return d

@@ -204,23 +204,13 @@ const (
 	maxHomes    = 4096
 )
 
-// linuxUser is a line of /etc/passwd.
-type linuxUser struct {
-	name     string
-	uid, gid int
-	home     string
-}
-
 type homeKey struct {
 	vm   vm.ID
 	user string
 }
 
 // linux finds a Linux user of the sandbox.
-func (c *visitor) linux(name string) (linuxUser, error) {
-	if name == "root" {
-		return linuxUser{name: "root", home: "/root"}, nil
-	}
+func (c *visitor) linux(name string) (vm.LinuxUser, error) {
 	d, at := c.d, homeKey{c.rec.ID, name}
 	d.mu.Lock()
 	u, ok := d.homes[at]
@@ -228,35 +218,21 @@ func (c *visitor) linux(name string) (linuxUser, error) {
 	if ok {
 		return u, nil
 	}
-	users, err := c.passwd()
+	asked := name
+	if name == "root" {
+		asked = ""
+	}
+	u, err := d.Inside.LinuxUser(c.ctx, c.call, c.ref(), asked)
 	if err != nil {
 		return u, err
 	}
-	for _, u := range users {
-		if u.name == name {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if len(d.homes) >= maxHomes {
-				clear(d.homes)
-			}
-			d.homes[at] = u
-			return u, nil
-		}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.homes) >= maxHomes {
+		clear(d.homes)
 	}
-	return u, vm.Errorf(vm.NotFound, vm.Clip(name, 64), "the sandbox has no such Linux user").WithCode("USER_NOT_FOUND")
-}
-
-// passwd reads the Linux users of the sandbox.
-func (c *visitor) passwd() ([]linuxUser, error) {
-	lines, err := c.colons("/etc/passwd", 7)
-	list := make([]linuxUser, 0, len(lines))
-	for _, f := range lines {
-		u := linuxUser{name: f[0], home: f[5]}
-		u.uid, _ = strconv.Atoi(f[2])
-		u.gid, _ = strconv.Atoi(f[3])
-		list = append(list, u)
-	}
-	return list, err
+	d.homes[at] = u
+	return u, nil
 }
 
 // colons reads a file whose lines have fields between colons.
@@ -290,5 +266,5 @@ func (c *visitor) path(p string) (string, error) {
 	if p == "~" || strings.HasPrefix(p, "~/") {
 		p = p[1:]
 	}
-	return path.Join(u.home, p), nil
+	return path.Join(u.Home, p), nil
 }

@@ -148,14 +148,14 @@ func (c *visitor) receiveForm(r *http.Request, named string) ([]writtenFile, err
 
 // own reports whether a path is where every Linux user may write. Elsewhere the door writes as
 // root and gives the file to the user, as envd does.
-func own(u linuxUser, p string) bool {
+func own(u vm.LinuxUser, p string) bool {
 	p = path.Clean(p)
-	for _, dir := range []string{u.home, "/tmp", "/var/tmp", "/dev/shm"} {
+	for _, dir := range []string{u.Home, "/tmp", "/var/tmp", "/dev/shm"} {
 		if dir != "/" && (p == dir || strings.HasPrefix(p, dir+"/")) {
 			return true
 		}
 	}
-	return u.uid == 0
+	return u.UID == 0
 }
 
 // write writes one file.
@@ -173,10 +173,20 @@ func (c *visitor) write(name string, body io.Reader, size int64) (writtenFile, e
 	if !own(u, p) {
 		as = ""
 	}
+	var made []string
+	if as == "" && u.UID != 0 {
+		if made, err = c.missing(path.Dir(p)); err != nil {
+			return writtenFile{}, err
+		}
+	}
 	c.d.noteUpload(c.rec.ID, p, true)
 	info, err := c.d.Inside.WriteFile(c.ctx, c.call, c.ref(), as, p, vm.WriteOptions{Mode: 0o644, Parents: true, Size: size}, body)
-	if err == nil && as == "" && u.uid != 0 {
-		err = c.give(u, p)
+	if as == "" && u.UID != 0 {
+		for _, at := range append(made, p) {
+			if err == nil {
+				err = c.give(u, at)
+			}
+		}
 	}
 	if err != nil {
 		c.d.noteUpload(c.rec.ID, p, false)
@@ -186,17 +196,8 @@ func (c *visitor) write(name string, body io.Reader, size int64) (writtenFile, e
 }
 
 // give makes a user the owner of a path.
-func (c *visitor) give(u linuxUser, p string) error {
-	x, err := c.d.Inside.Exec(c.ctx, c.call, c.ref(), vm.ExecSpec{Argv: []string{"chown", "-h", itoa(u.uid) + ":" + itoa(u.gid), "--", p}, Cwd: "/", Timeout: vm.Millis(time.Minute)})
-	if err != nil {
-		return err
-	}
-	var out strings.Builder
-	st, err := x.Run(nil, limited{&out})
-	if err == nil && st.Code != 0 {
-		err = vm.Errorf(vm.Denied, vm.Clip(p, 200), "the file could not be given to %s: %s", u.name, vm.Clip(out.String(), 200))
-	}
-	return err
+func (c *visitor) give(u vm.LinuxUser, p string) error {
+	return c.d.Inside.SetAttr(c.ctx, c.call, c.ref(), "", p, vm.FileAttr{UID: &u.UID, GID: &u.GID})
 }
 
 // An upload of Warren appears in one step, by a rename. envd opens, changes and writes the file,

@@ -94,7 +94,7 @@ func (o *owners) entry(i vm.FileInfo, at string) *entry {
 	if link {
 		e.Target = from
 	}
-	e.Permissions = permissions(i, link)
+	e.Permissions = permissions(i)
 	return e
 }
 
@@ -111,12 +111,9 @@ var kinds = map[vm.FileKind]string{
 }
 
 // permissions is the mode as ls writes it.
-func permissions(i vm.FileInfo, link bool) string {
+func permissions(i vm.FileInfo) string {
 	out := []byte("-rwxrwxrwx")
-	switch {
-	case link:
-		out[0] = 'L' // as Go's FileMode writes it
-	case i.Kind == vm.FileDirectory:
+	if i.Kind == vm.FileDirectory {
 		out[0] = 'd'
 	}
 	for n := range 9 {
@@ -176,7 +173,7 @@ func (d *Door) makeDir(c *visitor, in *pathMessage) (*entryAnswer, error) {
 	if err := d.Inside.Mkdir(c.ctx, c.call, c.ref(), as, at, 0o755, true); err != nil {
 		return nil, err
 	}
-	if as == "" && u.uid != 0 {
+	if as == "" && u.UID != 0 {
 		for _, p := range made {
 			if err := c.give(u, p); err != nil {
 				return nil, err

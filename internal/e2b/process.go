@@ -129,14 +129,14 @@ func (c *visitor) begin(in *startMessage, limit time.Duration) (*program, *subsc
 	if err != nil {
 		return nil, nil, err
 	}
-	cwd := u.home
+	cwd := u.Home
 	if in.Process.Cwd != "" {
 		if cwd, err = c.path(in.Process.Cwd); err != nil {
 			return nil, nil, err
 		}
 	}
 	if in.PTY != nil {
-		return c.beginTerminal(in, u, cwd, limit)
+		return c.beginTerminal(in, cwd, limit)
 	}
 	spec := vm.ExecSpec{
 		Argv: append([]string{in.Process.Cmd}, in.Process.Args...), User: c.linuxName(), Cwd: cwd, Env: c.environment(in.Process.Envs),

@@ -205,8 +205,21 @@ func (p *program) signal(c *visitor, name string) error {
 	if p.terminal != nil {
 		return p.terminal.Signal(name)
 	}
-	return c.d.Inside.SignalProcess(c.ctx, c.call, c.ref(), "", p.id, name)
+	err := c.d.Inside.SignalProcess(c.ctx, c.call, c.ref(), "", p.id, name)
+	if err == nil && name == "KILL" { // the client may look at once whether it is gone
+		timer := time.NewTimer(killWait)
+		defer timer.Stop()
+		select {
+		case <-p.ended:
+		case <-timer.C:
+		case <-c.ctx.Done():
+		}
+	}
+	return err
 }
+
+// killWait is how long a kill waits for the end of its program.
+const killWait = 2 * time.Second
 
 func noProcess(pid int) error {
 	return vm.Errorf(vm.NotFound, "", "process with pid %d not found", pid)
@@ -305,7 +318,7 @@ func (c *visitor) attachAgain(t vm.TerminalSession) (*program, error) {
 }
 
 // beginTerminal starts a program on a new terminal.
-func (c *visitor) beginTerminal(in *startMessage, _ linuxUser, cwd string, limit time.Duration) (*program, *subscriber, error) {
+func (c *visitor) beginTerminal(in *startMessage, cwd string, limit time.Duration) (*program, *subscriber, error) {
 	words := append([]string{in.Process.Cmd}, in.Process.Args...)
 	for i, w := range words {
 		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
