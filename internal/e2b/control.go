@@ -162,13 +162,15 @@ func (c *caller) find(id string) (vm.VM, error) {
 // Answers of the control API.
 type (
 	sandboxAnswer struct {
-		Template string  `json:"templateID"`
-		ID       string  `json:"sandboxID"`
-		Client   string  `json:"clientID"`
-		Version  string  `json:"envdVersion"`
-		Token    string  `json:"envdAccessToken,omitempty"`
-		Traffic  *string `json:"trafficAccessToken"`
-		Domain   *string `json:"domain"`
+		Template string `json:"templateID"`
+		ID       string `json:"sandboxID"`
+		Client   string `json:"clientID"`
+		Version  string `json:"envdVersion"`
+		Token    string `json:"envdAccessToken,omitempty"`
+		// Traffic opens private ports. Also a sandbox without them has one: the SDKs send
+		// it to the code interpreter, whose port is never public.
+		Traffic string  `json:"trafficAccessToken"`
+		Domain  *string `json:"domain"`
 	}
 	listedAnswer struct {
 		Template string            `json:"templateID"`
@@ -218,13 +220,10 @@ func (c *caller) domain() *string {
 // made describes a sandbox to those who may use it.
 func (c *caller) made(rec vm.VM) sandboxAnswer {
 	d := c.d
+	d.meet(rec.ID)
 	out := sandboxAnswer{
 		Template: rec.Sandbox.Template, ID: string(rec.ID), Client: clientID, Version: envdVersion, Token: d.token(tokenEnvd, rec.ID),
-		Domain: c.domain(),
-	}
-	if rec.Sandbox.Private {
-		token := d.token(tokenTraffic, rec.ID)
-		out.Traffic = &token
+		Domain: c.domain(), Traffic: d.token(tokenTraffic, rec.ID),
 	}
 	return out
 }
@@ -284,6 +283,7 @@ func (d *Door) forget(id vm.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.samples, id)
+	delete(d.kernels, id)
 	for at := range d.homes {
 		if at.vm == id {
 			delete(d.homes, at)

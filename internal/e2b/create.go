@@ -68,8 +68,22 @@ func ref(template string) string {
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		name = name[i+1:]
 	}
-	if name == "code-interpreter-v1" {
-		return "python-interpreter"
+	return name
+}
+
+// interpreters are the images for the code interpreter, the best first.
+var interpreters = []string{"python-interpreter", "python", "base"}
+
+// image is ref; the template of the code interpreter means the best image for it.
+func (c *caller) image(template string) string {
+	name := ref(template)
+	if name != "code-interpreter-v1" {
+		return name
+	}
+	for _, image := range interpreters {
+		if _, err := c.d.Engine.FindImage(c.Context(), c.call, image); err == nil {
+			return image
+		}
 	}
 	return name
 }
@@ -87,7 +101,7 @@ func (c *caller) create(byDefault int64) error {
 		return err
 	}
 	rec, err := c.d.Engine.Create(c.Context(), c.call, engine.CreateRequest{
-		Image: ref(in.Template), Sandbox: sb, Network: c.d.networkOf(sb), IdleTimeout: vm.Optional[vm.Seconds]{Set: true, Null: true},
+		Image: c.image(in.Template), Sandbox: sb, Network: c.d.networkOf(sb), IdleTimeout: vm.Optional[vm.Seconds]{Set: true, Null: true},
 	})
 	if vm.KindOf(err) == vm.NotFound {
 		return invalid(vm.Clip(in.Template, 64), "no such template").WithHint("`warren image ls` lists images, which are the templates")

@@ -34,8 +34,12 @@ const (
 	headerTraffic = "E2b-Traffic-Access-Token"
 )
 
-// envdPort is the port of a sandbox that this door itself answers.
-const envdPort = 49983
+// Ports of a sandbox that are not its user's own: the door itself answers the first, and the
+// second is that of the code interpreter.
+const (
+	envdPort        = 49983
+	interpreterPort = 49999
+)
 
 // Config holds the door's dependencies. Every field but Domain is required.
 type Config struct {
@@ -64,18 +68,20 @@ type Door struct {
 	slow    chan struct{} // one token for each failed authentication being delayed
 
 	mu       sync.Mutex
-	programs map[programKey]*program  // attached commands and terminals; guarded by mu
-	watchers map[string]*watcher      // by id; guarded by mu
-	homes    map[homeKey]vm.LinuxUser // guarded by mu
-	samples  map[vm.ID][]metric       // guarded by mu
-	uploads  map[uploadKey]time.Time  // finished lately; guarded by mu
+	programs map[programKey]*program     // attached commands and terminals; guarded by mu
+	watchers map[string]*watcher         // by id; guarded by mu
+	homes    map[homeKey]vm.LinuxUser    // guarded by mu
+	samples  map[vm.ID][]metric          // guarded by mu
+	uploads  map[uploadKey]time.Time     // finished lately; guarded by mu
+	kernels  map[vm.ID]*interpreterState // guarded by mu
+	met      map[vm.ID]bool              // sandboxes that clients were told of; guarded by mu
 }
 
 // New returns a door.
 func New(c Config) *Door {
 	d := &Door{
 		Config: c, slow: make(chan struct{}, 32), programs: map[programKey]*program{}, watchers: map[string]*watcher{},
-		homes: map[homeKey]vm.LinuxUser{}, samples: map[vm.ID][]metric{}, uploads: map[uploadKey]time.Time{},
+		homes: map[homeKey]vm.LinuxUser{}, samples: map[vm.ID][]metric{}, uploads: map[uploadKey]time.Time{}, met: map[vm.ID]bool{}, kernels: map[vm.ID]*interpreterState{},
 	}
 	d.control, d.envd = d.controlRoutes(), d.envdRoutes()
 	return d
@@ -119,11 +125,30 @@ func (d *Door) Label(label string) (http.Handler, bool) {
 	if !ok || err != nil || port == 0 || !vm.IsID(id) {
 		return nil, false
 	}
-	rec, known := d.Engine.VMOf(vm.ID(id))
-	if known && rec.Sandbox == nil || !known && port != envdPort {
+	// A stranger must not learn which VMs exist: only of a sandbox that the door has answered
+	// for is it said that it has gone.
+	if rec, _ := d.Engine.VMOf(vm.ID(id)); rec.Sandbox == nil && port != envdPort && !d.hasMet(vm.ID(id)) {
 		return nil, false
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serveSandbox(w, r, vm.ID(id), uint16(port)) }), true
+}
+
+// maxMet bounds the sandboxes that the door remembers to have met.
+const maxMet = 10000
+
+func (d *Door) meet(id vm.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.met) >= maxMet {
+		clear(d.met)
+	}
+	d.met[id] = true
+}
+
+func (d *Door) hasMet(id vm.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.met[id]
 }
 
 // underPath returns the request with another escaped path.

@@ -170,7 +170,11 @@ func (c *caller) deleteSnapshot() error {
 	if base, tag, ok := strings.Cut(id, ":"); ok && tag == "default" {
 		id = base
 	}
-	if _, err := c.d.Engine.RemoveSnapshot(c.Context(), c.call, id); err != nil {
+	_, err := c.d.Engine.RemoveSnapshot(c.Context(), c.call, id)
+	if vm.AsError(err).Code == "SNAPSHOT_ALREADY_DELETED" {
+		return vm.Errorf(vm.NotFound, vm.Clip(id, 64), "no such snapshot")
+	}
+	if err != nil {
 		return err
 	}
 	return c.done()
@@ -182,7 +186,7 @@ func (c *caller) template() error {
 		return c.lacks("tags and builds of templates")
 	}
 	name := c.PathValue("what")
-	if img, err := c.d.Engine.FindImage(c.Context(), c.call, ref(name)); err == nil {
+	if img, err := c.d.Engine.FindImage(c.Context(), c.call, c.image(name)); err == nil {
 		return c.send(http.StatusOK, map[string]any{"templateID": string(img.ID), "public": true})
 	}
 	g, err := c.d.Engine.FindSnapshot(c.Context(), c.call, ref(name))

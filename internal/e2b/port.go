@@ -20,7 +20,12 @@ import (
 // everybody who knows its id, unless it was made private.
 func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port uint16) {
 	sb := rec.Sandbox
-	if sb.Private && subtle.ConstantTimeCompare([]byte(r.Header.Get(headerTraffic)), []byte(d.token(tokenTraffic, rec.ID))) != 1 {
+	if port == interpreterPort {
+		if err := d.interpreter(r, rec); err != nil {
+			d.failFile(w, r, err)
+			return
+		}
+	} else if sb.Private && subtle.ConstantTimeCompare([]byte(r.Header.Get(headerTraffic)), []byte(d.token(tokenTraffic, rec.ID))) != 1 {
 		d.delay(r.Context())
 		send(w, http.StatusForbidden, missing{Sandbox: string(rec.ID), Message: "Traffic access token is missing or invalid", Code: http.StatusForbidden})
 		return
@@ -58,6 +63,9 @@ func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
 				panic(http.ErrAbortHandler)
+			}
+			if port == interpreterPort {
+				d.interpreterLost(rec.ID)
 			}
 			out := missing{string(rec.ID), "The sandbox is running but port is not open", http.StatusBadGateway, int(port)}
 			if _, ok := d.alive(rec.ID); !ok {

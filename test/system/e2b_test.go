@@ -80,7 +80,7 @@ func (h *sandboxHost) rows(t *testing.T, facts, env []string, argv ...string) {
 // install makes sure that the npm packages are there.
 func (h *sandboxHost) install(t *testing.T) {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(h.dir, "node_modules/e2b")); err == nil {
+	if _, err := os.Stat(filepath.Join(h.dir, "node_modules/@e2b")); err == nil {
 		return
 	}
 	cmd := exec.Command("npm", "ci", "--no-audit", "--no-fund")
@@ -143,6 +143,17 @@ func TestE2BDomain(t *testing.T) {
 	_, port, _ := strings.Cut(h.gates[3], ":")
 	facts := []string{"a sandbox is created", "commands and files work", "a port wants the token", "a closed port is told", "a killed sandbox is told"}
 	h.rows(t, facts, []string{h.env[0], "E2B_DOMAIN=warren.localhost:" + port, "NODE_EXTRA_CA_CERTS=" + filepath.Join(h.data, "preview-ca.pem")}, "node", "domain.mjs")
+}
+
+// TestE2BCode: the code interpreter's SDK runs Python in contexts.
+func TestE2BCode(t *testing.T) {
+	t.Parallel()
+	h := newSandboxHost(t)
+	h.install(t)
+	h.rows(t, []string{
+		"code has a result, output and a memory", "an exception is told", "a result has the formats of its value", "variables, shell lines and await work",
+		"contexts are apart, restart and end", "code that runs too long is interrupted", "the port wants a token",
+	}, h.env, "node", "code.mjs")
 }
 
 // TestE2BTimeouts: a sandbox ends or pauses at its time-out, also if the server was killed and
