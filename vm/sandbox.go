@@ -23,7 +23,7 @@ type Sandbox struct {
 	Metadata map[string]string `json:"metadata,omitempty"` // to find it by
 	By       KeyID             `json:"by"`                 // the API key that made it or connected last; its token acts as this key
 
-	// EndsAt is when it is ended if it runs then. A start sets it anew if it has passed.
+	// EndsAt is when it is ended if it runs then. A start sets it again if it has passed.
 	EndsAt     time.Time `json:"endsAt"`
 	Timeout    Seconds   `json:"timeoutSeconds"`       // from a start to EndsAt
 	OnEnd      Op        `json:"onEnd"`                // OpDelete, OpSuspend or OpStop

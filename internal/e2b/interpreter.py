@@ -14,7 +14,9 @@ import io
 import json
 import os
 import re
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -196,25 +198,47 @@ class Context:
     def described(self):
         return {"id": self.id, "language": self.language, "cwd": self.cwd}
 
-    def execute(self, code, env, send):
+    def execute(self, code, env, send, client):
         """Runs code. If the client leaves, the code is interrupted."""
         with self.lock:
-            here = True
-            self.process.stdin.write(json.dumps({"code": code, "env": env}) + "\n")
-            self.process.stdin.flush()
-            for line in self.messages:
+            over = threading.Event()
+            threading.Thread(target=self.interrupt, args=(client, over), daemon=True).start()
+            try:
+                self.converse(code, env, send)
+            finally:
+                over.set()
+
+    def interrupt(self, client, over):
+        """Interrupts the code when the client has closed its connection."""
+        while not over.is_set():
+            if select.select([client], [], [], 0.2)[0]:
                 try:
-                    if here:
-                        send(line)
+                    if client.recv(1, socket.MSG_PEEK):
+                        return  # the next request
                 except OSError:
-                    here = False
+                    pass
+                if not over.is_set():
                     self.process.send_signal(signal.SIGINT)
-                if '"end_of_execution"' in line and json.loads(line)["type"] == "end_of_execution":
-                    return
-            send(json.dumps({"type": "error", "name": "KernelDied", "value": "the process of the context has ended", "traceback": ""}) + "\n")
-            send('{"type": "end_of_execution"}\n')
-            self.process.wait()
-            self.begin()
+                return
+
+    def converse(self, code, env, send):
+        """Hands code to the process, and its messages to the client, until it is done."""
+        here = True
+        self.process.stdin.write(json.dumps({"code": code, "env": env}) + "\n")
+        self.process.stdin.flush()
+        for line in self.messages:
+            try:
+                if here:
+                    send(line)
+            except OSError:
+                here = False
+                self.process.send_signal(signal.SIGINT)
+            if '"end_of_execution"' in line and json.loads(line)["type"] == "end_of_execution":
+                return
+        self.process.wait()
+        self.begin()
+        send(json.dumps({"type": "error", "name": "KernelDied", "value": "the process of the context has ended", "traceback": ""}) + "\n")
+        send('{"type": "end_of_execution"}\n')
 
 
 contexts, contexts_lock = {}, threading.Lock()
@@ -322,7 +346,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
 
         try:
-            c.execute(asked.get("code") or "", {k: str(v) for k, v in (asked.get("env_vars") or {}).items()}, send)
+            c.execute(asked.get("code") or "", {k: str(v) for k, v in (asked.get("env_vars") or {}).items()}, send, self.connection)
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
             self.close_connection = True

@@ -226,7 +226,7 @@ func noProcess(pid int) error {
 }
 
 // find returns the program that a client selects. One that the door is not attached to, such
-// as after a resume, is attached to anew: a command then shows its further output as stdout
+// as after a resume, is attached to again: a command then shows its further output as stdout
 // and takes no input.
 func (c *visitor) find(s selector) (*program, error) {
 	d := c.d
