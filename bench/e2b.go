@@ -98,18 +98,24 @@ func (d *sandboxSDK) close() error {
 	return errors.Join(d.in.Close(), d.cmd.Wait())
 }
 
-// e2b measures E2B's SDK for JavaScript beside Warren's own ways, in turns.
+// e2b measures E2B's SDK for JavaScript beside Warren's own ways, in turns, on a server with a pool of
+// one machine.
 func (b *bench) e2b(ctx context.Context) (err error) {
-	d, err := b.server.sandboxSDK(ctx)
+	s, err := startServer(ctx, b.binary, filepath.Join(b.dir, "sandboxes"), b.server.dir.Images(), 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	d, err := s.sandboxSDK(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	id, err := b.server.createVM(ctx, vm.NetClosed)
+	id, err := s.createVM(ctx, vm.NetClosed)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
+	defer func() { err = errors.Join(err, s.remove(context.WithoutCancel(ctx), id)) }()
 	large, err := os.CreateTemp(b.dir, "large")
 	if err != nil {
 		return err
@@ -124,13 +130,13 @@ func (b *bench) e2b(ctx context.Context) (err error) {
 		own        func() error
 		before     func() error
 	}{
-		{"create to the first command", "create", 1.3, func() error { return b.upAndExec(ctx) }, func() error { return b.server.fullPool(ctx) }},
-		{"a command that does nothing", "run", 2, func() error { return finish(b.server.cli(ctx, "exec", id, "--", "true")) }, nil},
+		{"create to the first command", "create", 1.3, func() error { return s.upAndExec(ctx) }, func() error { return s.fullPool(ctx) }},
+		{"a command that does nothing", "run", 2, func() error { return finish(s.cli(ctx, "exec", id, "--", "true")) }, nil},
 		{"write of 16 MiB", "write", 1 / 0.6, func() error {
 			if _, err := large.Seek(0, io.SeekStart); err != nil {
 				return err
 			}
-			return b.server.put(ctx, id, "/tmp/large", large)
+			return s.put(ctx, id, "/tmp/large", large)
 		}, nil},
 	}
 	for _, v := range verbs {
@@ -159,7 +165,7 @@ func (b *bench) e2b(ctx context.Context) (err error) {
 				ours.took(time.Since(began))
 			}
 			if v.verb == "create" {
-				if err := finish(b.server.cli(ctx, "rm", "-q", besideE2B)); err != nil {
+				if err := finish(s.cli(ctx, "rm", "-q", besideE2B)); err != nil {
 					return err
 				}
 			}
@@ -172,9 +178,9 @@ func (b *bench) e2b(ctx context.Context) (err error) {
 const besideE2B = "beside-e2b"
 
 // upAndExec makes a VM and runs a command in it, by the command line.
-func (b *bench) upAndExec(ctx context.Context) error {
-	if err := finish(b.server.cli(ctx, "up", "--name", besideE2B)); err != nil {
+func (s *server) upAndExec(ctx context.Context) error {
+	if err := finish(s.cli(ctx, "up", "--name", besideE2B)); err != nil {
 		return err
 	}
-	return finish(b.server.cli(ctx, "exec", besideE2B, "--", "true"))
+	return finish(s.cli(ctx, "exec", besideE2B, "--", "true"))
 }

@@ -116,7 +116,7 @@ func (d *Door) watchDir(w http.ResponseWriter, r *http.Request, c *visitor) {
 		s.end(d, err)
 		return
 	}
-	defer x.w.Close()
+	defer func() { _ = x.w.Close() }()
 	if s.send(watchAnswer{Start: &empty{}}) != nil {
 		return
 	}
