@@ -60,6 +60,7 @@ var sections = []section{
 	{"oci", (*bench).oci, nil},
 	{"diff", (*bench).diff, nil},
 	{"truth", (*bench).truth, nil},
+	{"e2b", (*bench).e2b, nil},
 	{"herd", (*bench).herd, nil},
 }
 

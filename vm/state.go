@@ -71,7 +71,8 @@ const (
 	OpMount    Op = "mount"   // a volume is plugged into a running VM
 	OpUnmount  Op = "unmount" // and unplugged
 	OpVMRename Op = "vm-rename"
-	OpLabel    Op = "label" // labels of a VM are set or removed
+	OpLabel    Op = "label"   // labels of a VM are set or removed
+	OpSandbox  Op = "sandbox" // the time-out of a VM of E2B's API, or its key, is set
 	// A file or directory of a VM becomes an object, and the other way round.
 	OpPublish     Op = "publish"
 	OpObjectFetch Op = "object-fetch"

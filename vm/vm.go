@@ -152,6 +152,8 @@ type VM struct {
 	Repos []RepoGrant `json:"repos,omitempty"`
 	// Paths are its rules about paths; a fork has those of its parent. Never changed in place.
 	Paths []PathRule `json:"paths,omitempty"`
+	// Sandbox is set if a client of E2B's API made it; never changed in place.
+	Sandbox *Sandbox `json:"sandbox,omitempty"`
 	// Terminals are the guest's terminals when the VM was last suspended or stopped.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 	// TerminalsOmitted counts the terminals that are not kept in Terminals.

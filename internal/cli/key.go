@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"encoding/hex"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,14 +27,16 @@ type keyOptions struct {
 	json    bool
 
 	s3       bool
+	e2b      bool
 	identity string
 }
 
 func newKeyCreate(a *app) *cobra.Command {
 	o := &keyOptions{}
 	cmd := &cobra.Command{
-		Use: "create", Short: "Make an API key, or an access key for S3", Example: "  warren key create --name ci\n  warren key create --s3 --identity reports",
+		Use: "create", Short: "Make an API key, or an access key for S3", Example: "  warren key create --name ci\n  warren key create --e2b\n  warren key create --s3 --identity reports",
 		Long: `Make an API key. Its secret is printed once; the server keeps only a hash.
+With --e2b print it, with the addresses of the server, in the form that the SDKs of E2B read.
 With --s3 make an access key for S3 clients: an id and a secret, printed once. The server keeps the secret
 encrypted under its host key. The key acts as the account, or as an identity.`,
 		Args: args(0, 0, ""),
@@ -43,6 +46,8 @@ encrypted under its host key. The key acts as the account, or as an identity.`,
 				return err
 			}
 			switch {
+			case o.s3 && o.e2b:
+				return usage("--s3 and --e2b make different keys")
 			case o.s3 && o.account != "":
 				return usage("--s3 makes keys of your own account only")
 			case o.s3:
@@ -51,11 +56,15 @@ encrypted under its host key. The key acts as the account, or as an identity.`,
 				return usage("--identity needs --s3; `warren token create` makes tokens of identities")
 			}
 			made, err := c.CreateKey(cmd.Context(), api.NewKey{Name: o.name, Account: vm.AccountID(o.account)})
+			if err == nil && o.e2b {
+				return a.e2bKeyMade(c.URL(), made, o.json)
+			}
 			return a.keyMade(made, err, o.json)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "what it is for")
+	cmd.Flags().BoolVar(&o.e2b, "e2b", false, "print it as E2B's SDKs read it")
 	cmd.Flags().StringVar(&o.account, "account", "", "id of its account (default your own); for admins")
 	cmd.Flags().BoolVar(&o.s3, "s3", false, "make an access key for S3 clients")
 	cmd.Flags().StringVar(&o.identity, "identity", "", "with --s3: the key acts as this identity")
@@ -83,6 +92,25 @@ func (a *app) createS3Key(ctx context.Context, c *client.Client, o *keyOptions) 
 	}
 	a.io.notef("the secret is shown only now; clients use path-style addresses")
 	return nil
+}
+
+// e2bKeyMade prints a key as the variables of E2B's SDKs. Those want a key of hexadecimal digits.
+func (a *app) e2bKeyMade(server string, made api.CreatedKey, asJSON bool) error {
+	out := e2bVariables{made.Key.ID, "e2b_" + hex.EncodeToString([]byte(made.Secret)), server + "/e2b", server}
+	if asJSON {
+		return a.io.json(out)
+	}
+	a.io.printf("E2B_API_KEY=%s\nE2B_API_URL=%s\nE2B_SANDBOX_URL=%s\n", out.Key, out.API, out.Sandbox)
+	a.io.notef("the key is shown only now; export all three")
+	return nil
+}
+
+// e2bVariables is what a program with an SDK of E2B needs.
+type e2bVariables struct {
+	ID      vm.KeyID `json:"id"`
+	Key     string   `json:"E2B_API_KEY"`
+	API     string   `json:"E2B_API_URL"`
+	Sandbox string   `json:"E2B_SANDBOX_URL"`
 }
 
 func (a *app) keyMade(made api.CreatedKey, err error, asJSON bool) error {

@@ -307,6 +307,7 @@ func setRunning(rec *vm.VM, st vm.MachineStatus, p Platform, now time.Time) {
 	rec.StartedAt, rec.LastActive, rec.LastKind = now, now, vm.ActivityStart
 	rec.Exit = vm.MachineExit{}
 	rec.Accel = p.Accel
+	rec.Sandbox = startedSandbox(rec.Sandbox, now)
 	rec.Machine = vm.MachineRef{MonitorPID: st.MonitorPID, BootID: p.BootID, Protocol: st.Protocol}
 }
 

@@ -93,7 +93,7 @@ func checkFork(r ForkRequest) error {
 	if r.Prefix != "" {
 		return vm.CheckName(fmt.Sprintf("%s-%d", r.Prefix, r.Count))
 	}
-	return nil
+	return r.Sandbox.Check()
 }
 
 // forkedBefore reports whether a VM, or one of its ancestors, was forked before. It sees
@@ -150,7 +150,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest, network vm.NetworkPolicy)
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
 		rec.Folders = childFolders(parent.Folders, r.Folders)
-		rec.OneShot, rec.Network = false, network
+		rec.OneShot, rec.Network, rec.Sandbox = false, network, r.Sandbox
 		rec.Network.Secrets = vm.ForChild(network.Secrets)
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)

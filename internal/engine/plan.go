@@ -45,6 +45,9 @@ const defaultIdle = vm.Seconds(5 * time.Minute)
 // planCreate checks a request, fills in its defaults, claims a place for the VM and pins
 // its source. The caller releases both with dropPlan.
 func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_ *createPlan, err error) {
+	if err := r.Sandbox.Check(); err != nil {
+		return nil, err
+	}
 	if r.Name != "" {
 		if err := vm.CheckName(r.Name); err != nil {
 			return nil, vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
@@ -59,7 +62,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 		ID: vm.NewID(), Account: c.Actor.Account, Name: r.Name,
 		State: vm.Starting, Op: vm.OpCreate, InstanceID: vm.NewInstanceID(),
 		Image: img.ID, ImageName: img.Name,
-		Workdir: img.Workdir, OneShot: r.OneShot, Layer: r.forLayer,
+		Workdir: img.Workdir, OneShot: r.OneShot, Layer: r.forLayer, Sandbox: r.Sandbox,
 		CreatedAt: now, LastActive: now,
 	}
 	if img.Container != nil {

@@ -143,6 +143,9 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	if !rec.ExpiresAt.IsZero() {
 		add(vm.OpDelete, "expired", rec.ExpiresAt)
 	}
+	if sb := rec.Sandbox; sb != nil && rec.State == vm.Running {
+		add(sb.OnEnd, "timeout", sb.EndsAt)
+	}
 	if rec.State == vm.Stopped && deleteOnStop(rec) {
 		add(vm.OpDelete, "stopped", time.Time{}) // due at any time
 	}

@@ -22,6 +22,8 @@ type ForkRequest struct {
 	Network vm.NetworkSpec // narrower than the parent's; "" = the parent's
 
 	Labels map[string]string // added to the parent's, or replacing those with the same keys
+
+	Sandbox *vm.Sandbox // of each child; nil = the children are no sandboxes
 }
 
 // Forked is the result of a fork.

@@ -30,6 +30,7 @@ type CreateRequest struct {
 	Labels       map[string]string
 	Paths        []vm.PathRule // its path rules, in order
 	Secrets      []string      // names of secrets that it may use
+	Sandbox      *vm.Sandbox   // of a client of E2B's API; nil = none
 	// Deadline bounds the start, and then the wait for services that signal readiness; 0
 	// = the server's, 120 s. Then kind Timeout, code VM_START_TIMEOUT.
 	Deadline time.Duration

@@ -57,9 +57,17 @@ type Config struct {
 	// Certs has the certificates of mapped domains outside the preview domains,
 	// and the wildcard certificates of preview domains in its Own; nil = none.
 	Certs *Certs
+	// Sandboxes answers the names of E2B's SDKs; nil = there is no such door.
+	Sandboxes Sandboxes
 	// ListenGrace is how long the gateway waits after a VM's start for its server to
 	// listen, before it reports that nothing listens; 0 = 15 s.
 	ListenGrace time.Duration
+}
+
+// Sandboxes answers names of E2B's SDKs, <label>.<preview domain>. It returns false for a
+// name that is none of them.
+type Sandboxes interface {
+	Label(label string) (http.Handler, bool)
 }
 
 // Gateway serves previews.
@@ -212,6 +220,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if g.entrance(name) {
 		g.login(w, r)
+		return
+	}
+	if h, ok := g.sandbox(name); ok {
+		h.ServeHTTP(w, r)
 		return
 	}
 	site, ok := g.find(name)

@@ -45,6 +45,18 @@ func (g *Gateway) find(name string) (vm.Site, bool) {
 	return g.Engine.PreviewSite(ref, port)
 }
 
+// sandbox returns what answers a name of E2B's SDKs. Mapped domains take precedence.
+func (g *Gateway) sandbox(name string) (http.Handler, bool) {
+	label, _, below := g.below(name)
+	if g.Sandboxes == nil || !below {
+		return nil, false
+	}
+	if _, mapped := g.Engine.DomainSite(name); mapped {
+		return nil, false
+	}
+	return g.Sandboxes.Label(label)
+}
+
 // DefaultPort is the port that a VM's own name shows, <id>.<preview domain>.
 const DefaultPort = 3000
 

@@ -224,7 +224,7 @@ func (d Dir) InsideCA() string { return d.join("inside-ca.pem") }
 // InsideCAKey is its key, mode 0600.
 func (d Dir) InsideCAKey() string { return d.join("inside-ca.key") }
 
-// PreviewKey signs links to previews, mode 0600.
+// PreviewKey signs links to previews and makes tokens of sandboxes, mode 0600.
 func (d Dir) PreviewKey() string { return d.join("preview.key") }
 
 // Certificates is the directory of the ACME client: its account, and keys and

@@ -94,6 +94,7 @@ var allowed = map[string][]string{
 	"internal/backup":     {"vm", "internal/bundle", "internal/layout", "internal/ledger", "internal/store", "internal/seal", "internal/qcow", "internal/qemu", "internal/generation", "internal/audit", "internal/events", "internal/journal", "internal/engine", "internal/repo", "internal/objects"},
 	"internal/house":      {"internal/evidence", "internal/asks", "internal/policy", "internal/backup", "internal/handoff", "vm", "internal/ledger", "internal/journal", "internal/access", "internal/meter", "internal/vault", "internal/engine", "internal/inside", "internal/names", "internal/job", "internal/answers", "internal/changes", "internal/repo", "internal/objects", "internal/ship", "internal/outside", "internal/secret"},
 	"internal/httpd":      {"internal/asks", "vm", "api", "internal/spec", "internal/journal", "internal/access", "internal/vault", "internal/engine", "internal/inside", "internal/job", "internal/answers", "internal/changes", "internal/house", "internal/vt", "internal/repo", "internal/objects", "internal/ship", "internal/handoff", "internal/policy", "internal/secret", "internal/pathrule", "internal/screen"},
+	"internal/e2b":        {"vm", "api", "internal/access", "internal/engine", "internal/inside", "internal/journal", "internal/policy"},
 	"internal/sshd":       {"vm", "internal/engine", "internal/repo"},
 	"internal/cli":        {"vm", "api", "client", "internal/treesync", "internal/receipt", "internal/devcontainer"},
 	"internal/gateway":    {"vm", "internal/layout", "internal/ca", "internal/screen"},

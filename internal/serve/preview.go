@@ -38,17 +38,22 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, _ := strconv.Atoi(s.cfg.PreviewPort) // check has validated it
-	if a, ok := s.previews.Addr().(*net.TCPAddr); ok && port == 0 {
-		port = a.Port
-	}
 	certs, err := s.certificates(lifetime)
 	if err != nil {
 		return nil, err
 	}
 	return gateway.New(gateway.Config{
-		Engine: previewRooms{s.engine, s.house.Inside, s.house.Names, s.house.Access}, Log: s.log, Domains: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
+		Engine: previewRooms{s.engine, s.house.Inside, s.house.Names, s.house.Access}, Log: s.log, Domains: s.cfg.PreviewDomain, Port: s.previewPort(), LinkKey: key, CA: ca, Certs: certs,
 	}), nil
+}
+
+// previewPort is the port in the addresses of previews.
+func (s *stack) previewPort() int {
+	port, _ := strconv.Atoi(s.cfg.PreviewPort) // check has validated it
+	if a, ok := s.previews.Addr().(*net.TCPAddr); ok && port == 0 {
+		port = a.Port
+	}
+	return port
 }
 
 // certificates orders certificates of mapped and of preview domains. It is nil when the

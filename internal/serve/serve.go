@@ -278,8 +278,15 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		House: s.house, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate),
 		Settings: map[string]any{"data": string(s.dir), "settings": settings}, Rate: s.cfg.rate(),
 	})
+	sandboxes, err := s.sandboxes(lifetime)
+	if err != nil {
+		return err
+	}
+	if gate != nil {
+		gate.Sandboxes = sandboxes
+	}
 	server := &http.Server{
-		Handler:           door,
+		Handler:           withSandboxes(sandboxes, door),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

@@ -58,6 +58,7 @@ const (
 	shipping = "^TestObjects(Job|Publish|HostileTree|Ship|CopiedOut)" // of those
 	archives = "^(TestBackup|TestBundle|TestBaseline)"
 	inside   = "^(TestDocker|TestOCI|TestRecipe|TestDevcontainer|TestScreen|TestDesktop)"
+	sdks     = "^TestE2B"
 	control  = "^(TestNet|TestSecret|TestEvidence|TestAsk|TestPaths|TestGuestSide)"
 )
 
@@ -82,7 +83,7 @@ func suites() []suite {
 		}},
 		{name: "foundation", budget: 20 * time.Minute, steps: []step{
 			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control+"|"+inside, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control+"|"+sdks+"|"+inside, "./test/system/..."),
 			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=8m", "-run="+crashes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
@@ -103,6 +104,9 @@ func suites() []suite {
 		}},
 		{name: "control", budget: 12 * time.Minute, steps: []step{
 			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=12m", "-run="+control, "./test/system/..."),
+		}},
+		{name: "sdks", budget: 6 * time.Minute, steps: []step{
+			gotest("SDKs of E2B with real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+sdks, "./test/system/..."),
 		}},
 		{name: "containers", budget: 15 * time.Minute, steps: []step{
 			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),

@@ -1,0 +1,34 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package e2b
+
+import "testing"
+
+// TestSignature: a link to a file is signed as E2B's SDKs sign it.
+func TestSignature(t *testing.T) {
+	New(Config{}) // its routes do not contradict each other
+	got := signature("hello.txt", "read", "user", "0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0", "")
+	if want := "v1_gUtH/s9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E"; got != want {
+		t.Errorf("the signature is %s, want %s", got, want)
+	}
+}
+
+// TestKey: the form of a key that E2B's Python SDK takes is the key itself.
+func TestKey(t *testing.T) {
+	for given, want := range map[string]string{"e2b_616263": "abc", "abc": "abc", "e2b_": "e2b_", "e2b_xyz": "e2b_xyz", "": ""} {
+		if got := key(given); got != want {
+			t.Errorf("the key %q is read as %q, want %q", given, got, want)
+		}
+	}
+}
+
+// TestMetadataFilter: the filter of a list is escaped as the SDKs do it, three times.
+func TestMetadataFilter(t *testing.T) {
+	for given, want := range map[string]string{"a%2520k%3Db%2520c": "b c", "a%2520k=b%2520c": "b c"} {
+		m, err := metadataOf(given)
+		if err != nil || m["a k"] != want {
+			t.Errorf("the filter %q means %v (%v), want a k = %s", given, m, err, want)
+		}
+	}
+}
