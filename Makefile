@@ -68,4 +68,4 @@ docs: ## docs/cli.md from the commands
 	go run ./cmd/warren docs > docs/cli.md
 
 clean:
-	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules
+	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules

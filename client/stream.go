@@ -33,10 +33,10 @@ type Streamed struct {
 	turn *vm.Turn
 }
 
-// Stream starts a command with its whole input and returns when it runs. If the context ends
-// before the command, the command keeps running in the background.
-func (c *Client) Stream(ctx context.Context, ref string, spec vm.ExecSpec, input []byte) (*Streamed, error) {
-	data, err := json.Marshal(api.ExecChunked{ExecSpec: spec, Input: input})
+// Stream starts a command with its whole input and returns when it runs. If the request ends
+// before the command, in.Owned says what becomes of the command.
+func (c *Client) Stream(ctx context.Context, ref string, in api.ExecChunked) (*Streamed, error) {
+	data, err := json.Marshal(in)
 	if err != nil {
 		return nil, vm.Errorf(vm.Invalid, ref, "the command cannot be sent: %w", err)
 	}
@@ -89,7 +89,7 @@ func (s *Streamed) Process() vm.Process { return s.proc }
 func (s *Streamed) Turn() *vm.Turn { return s.turn }
 
 // Run writes the output until the command ends, and returns its exit status. It ends the
-// request. If a writer fails, the command keeps running in the background.
+// request.
 func (s *Streamed) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	defer s.l.Close()
 	for {
@@ -114,5 +114,5 @@ func (s *Streamed) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	}
 }
 
-// Close ends the request. A command that has not ended keeps running in the background.
+// Close ends the request.
 func (s *Streamed) Close() error { return s.l.Close() }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
@@ -119,7 +120,7 @@ func (s *Server) run(ctx context.Context, c *client.Client, machine string, spec
 	started, done := make(chan *client.Streamed, 1), make(chan ended, 1)
 	s.cleaning.Go(func() {
 		defer stop()
-		x, err := c.Stream(life, machine, spec, input)
+		x, err := c.Stream(life, machine, api.ExecChunked{ExecSpec: spec, Input: input, Owned: true})
 		if err != nil {
 			close(started)
 			done <- ended{err: err}

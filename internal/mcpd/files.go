@@ -126,7 +126,9 @@ func part(ctx context.Context, c *client.Client, machine, user, path string, off
 }
 
 // readUpTo reads at most so many bytes.
-func readUpTo(r io.Reader, most int) ([]byte, error) { return io.ReadAll(io.LimitReader(r, int64(most))) }
+func readUpTo(r io.Reader, most int) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(r, int64(most)))
+}
 
 // textOr64 returns text as it is, also if its last character is cut, and other bytes as
 // base64.

@@ -445,4 +445,3 @@ func TestClip(t *testing.T) {
 		t.Errorf("a short text became %q", c.text())
 	}
 }
-
