@@ -28,6 +28,7 @@ type agentOptions struct {
 	cmd     string
 	hosts   []string
 	secrets []string
+	size    sizeFlags
 	fresh   bool
 	json    bool
 }
@@ -40,7 +41,7 @@ func newAgent(a *app) *cobra.Command {
 		Long: `Run a coding agent, which is claude, codex, gemini or opencode, on the git repository around DIR (default: here), in
 a VM. --cmd runs any other program in its place. Words after -- go to the agent.
 
-The first call makes the VM, from the image agents, and a repository of the server of the same name. It brings in the
+The first call makes the VM, from the image agents with 2 GiB of memory, and a repository of the server of the same name. It brings in the
 working tree by git: what is committed, and changed and new files, without ignored ones. The VM reaches the provider
 of the agent and nothing else; --net opens more. The provider's key stays outside: the VM has a placeholder, which
 its network replaces. The key is the one that the server keeps ("warren secret"), else that of the variable here.
@@ -70,14 +71,20 @@ commit it and fetch it. Your own files change only when you fetch.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "name of the VM (default AGENT and the name of the repository's directory)")
-	f.StringVar(&o.image, "image", "agents", "image of a new VM")
+	f.StringVar(&o.image, "image", agentsImage, "image of a new VM")
 	f.StringVar(&o.cmd, "cmd", "", "run this command line in place of an agent that is known by name")
-	f.StringSliceVar(&o.hosts, "net", nil, "what the VM may reach besides the provider: hosts, or packages; may repeat")
+	f.StringSliceVar(&o.hosts, "net", nil, "what the VM may reach in addition to the provider: hosts, or packages; may repeat")
 	f.StringSliceVar(&o.secrets, "secret", nil, "further secret of the server that the VM may use; may repeat")
+	o.size.add(f)
 	f.BoolVar(&o.fresh, "fresh", false, "delete the VM of that name first, with what is in it")
 	f.BoolVar(&o.json, "json", false, "give the agent no terminal, and print how it ended and what changed as JSON")
 	return cmd
 }
+
+const (
+	agentsImage = "agents"
+	agentMemory = 2048 // MiB that the programs of that image need
+)
 
 // treeLabel says which directory a VM was made for.
 const treeLabel = "agent-tree"
@@ -255,9 +262,15 @@ func (r *agentRun) make(ctx context.Context) error {
 	if len(r.what.hosts) == 0 {
 		in.Network = vm.NetworkSpec(vm.NetClosed)
 	}
+	var err error
+	if in.Sizes, err = r.o.size.sizes(); err != nil {
+		return err
+	}
+	if in.MemSizeMib == 0 && r.what.image == agentsImage {
+		in.MemSizeMib = agentMemory
+	}
 	in.Git, in.Workdir = &api.Git{Repos: []api.Repo{{Repo: r.name, Path: r.dir(), Rev: r.t.branch}}}, r.dir()
-	_, err := r.create(ctx, r.c, in)
-	if err == nil {
+	if _, err = r.create(ctx, r.c, in); err == nil {
 		r.remote(ctx)
 	}
 	return err

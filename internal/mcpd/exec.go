@@ -92,7 +92,7 @@ func (s *Server) exec(ctx context.Context, k *call, in execIn) (execOut, error) 
 	out, errs := &clip{most: most}, &clip{most: most}
 	stop := k.progress(ctx, func() string { return lastLine(out, errs) })
 	defer stop()
-	proc, turn, status, err := s.run(ctx, k.c, in.Machine, spec, []byte(in.Stdin), out, errs)
+	proc, turn, status, err := s.runOwned(ctx, k.c, in.Machine, spec, []byte(in.Stdin), out, errs)
 	if err != nil {
 		return execOut{}, err
 	}
@@ -109,8 +109,8 @@ func number(t *vm.Turn) int {
 	return t.Number
 }
 
-// run runs a command for a caller. If the caller leaves or cancels, the command is ended.
-func (s *Server) run(ctx context.Context, c *client.Client, machine string, spec vm.ExecSpec, input []byte, out, errs *clip) (vm.Process, *vm.Turn, vm.ExitStatus, error) {
+// runOwned runs a command for a caller. If the caller leaves or cancels, the command is ended.
+func (s *Server) runOwned(ctx context.Context, c *client.Client, machine string, spec vm.ExecSpec, input []byte, out, errs *clip) (vm.Process, *vm.Turn, vm.ExitStatus, error) {
 	type ended struct {
 		status vm.ExitStatus
 		err    error

@@ -111,7 +111,7 @@ func use[Out any](t *testing.T, s *mcp.ClientSession, tool string, in any) (out 
 	t.Helper()
 	r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: in})
 	if err != nil {
-		t.Fatalf("%s: %v", tool, err)
+		t.Fatalf("the call of %s broke: %v", tool, err)
 	}
 	if r.IsError {
 		return out, r.Content[0].(*mcp.TextContent).Text

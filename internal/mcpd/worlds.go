@@ -29,7 +29,7 @@ type copyInfo struct {
 
 type forkOut struct {
 	Copies  []copyInfo `json:"copies"`
-	PauseMs float64    `json:"pause_ms" jsonschema:"how long the machine stood still"`
+	PauseMs float64    `json:"pause_ms" jsonschema:"how long the machine was paused"`
 	Caveats []string   `json:"caveats,omitempty" jsonschema:"what the copies share although they should not"`
 }
 
