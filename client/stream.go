@@ -53,7 +53,7 @@ func (c *Client) Stream(ctx context.Context, ref string, in api.ExecChunked) (*S
 		err = vm.Errorf(vm.GuestFault, ref, "the server said %q before the command had started", m.Type)
 	}
 	if err != nil {
-		l.Close()
+		_ = l.Close()
 		return nil, err
 	}
 	s.proc, s.turn = *m.Process, m.Turn
@@ -91,7 +91,7 @@ func (s *Streamed) Turn() *vm.Turn { return s.turn }
 // Run writes the output until the command ends, and returns its exit status. It ends the
 // request.
 func (s *Streamed) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
-	defer s.l.Close()
+	defer func() { _ = s.l.Close() }()
 	for {
 		m, err := s.next()
 		if err != nil {

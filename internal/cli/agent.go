@@ -41,10 +41,11 @@ func newAgent(a *app) *cobra.Command {
 		Long: `Run a coding agent, which is claude, codex, gemini or opencode, on the git repository around DIR (default: here), in
 a VM. --cmd runs any other program in its place. Words after -- go to the agent.
 
-The first call makes the VM, from the image agents with 2 GiB of memory, and a repository of the server of the same name. It brings in the
-working tree by git: what is committed, and changed and new files, without ignored ones. The VM reaches the provider
-of the agent and nothing else; --net opens more. The provider's key stays outside: the VM has a placeholder, which
-its network replaces. The key is the one that the server keeps ("warren secret"), else that of the variable here.
+The first call makes the VM, from the image agents with 2 GiB of memory, and a repository of the server of the same
+name. It brings in the working tree by git: what is committed, and changed and new files, without ignored ones. The
+VM reaches the provider of the agent and nothing else; --net opens more. The provider's key stays outside: the VM has
+a placeholder, which its network replaces. The key is the one that the server keeps ("warren secret"), else that of
+the variable here.
 
 Later calls wake the VM, as it was, and bring in what is new, if that is possible without a merge.
 
@@ -52,7 +53,7 @@ Before the agent starts, a turn is marked. When it ends, you see what it changed
 commit it and fetch it. Your own files change only when you fetch.`,
 		Example: `  warren agent claude .
   warren agent codex ~/src/shop -- exec 'fix the failing test'
-  warren agent --cmd 'python3 my-agent.py' --net api.example.com --secret MY_KEY .
+  warren agent --cmd ./my-agent --net api.example.com --secret MY_KEY .
   warren agent claude . --name second-try`,
 		Annotations: map[string]string{passes: "yes"},
 		RunE: func(cmd *cobra.Command, list []string) error {

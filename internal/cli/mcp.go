@@ -24,12 +24,13 @@ commits and previews, with the rights of the key that every command here uses.
 A server has the same tools at its address with the path /mcp, for clients that speak HTTP: they send a key or an
 identity's token as "Authorization: Bearer KEY".
 
-When the client leaves, its commands that still run are ended, and so are its terminals, unless they were opened to
-be kept. Commands in the background stay.`,
-		Example: `  warren mcp
   claude mcp add warren -- warren mcp
   codex mcp add warren -- warren mcp
-  gemini mcp add warren warren mcp`,
+  gemini mcp add warren warren mcp
+
+When the client leaves, its commands that still run are ended, and so are its terminals, unless they were opened to
+be kept. Commands in the background stay.`,
+		Example: "  warren mcp\n  warren --data /srv/warren mcp",
 		Args:              args(0, 0, ""),
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.mcp(cmd.Context()) },
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -57,7 +57,7 @@ func (s *Server) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.R
 	content, err := resource(ctx, k.c, req.Params.URI)
 	switch {
 	case errors.Is(err, vm.NotFound):
-		return nil, &jsonrpc.Error{Code: mcp.CodeResourceNotFound, Message: tell(err).Error()}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: tell(err).Error()}
 	case err != nil:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: tell(err).Error()}
 	}

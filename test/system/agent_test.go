@@ -174,7 +174,7 @@ func (m *modelThatWorks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.tools.Add(1)
 	sendEvent(w, "message_start", `"message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1}}`)
 	sendEvent(w, "content_block_start", `"index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"Bash","input":{}}`)
-	sendEvent(w, "content_block_delta", `"index":0,"delta":{"type":"input_json_delta","partial_json":"{\\"command\\":\\"echo made by the model > app.txt\\",\\"description\\":\\"write\\"}"}`)
+	sendEvent(w, "content_block_delta", `"index":0,"delta":{"type":"input_json_delta","partial_json":"{\"command\":\"echo made by the model > app.txt\",\"description\":\"write\"}"}`)
 	sendEvent(w, "content_block_stop", `"index":0`)
 	sendEvent(w, "message_delta", `"delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":3,"output_tokens":1}`)
 	_, _ = io.WriteString(w, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
