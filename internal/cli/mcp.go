@@ -30,7 +30,7 @@ identity's token as "Authorization: Bearer KEY".
 
 When the client leaves, its commands that still run are ended, and so are its terminals, unless they were opened to
 be kept. Commands in the background stay.`,
-		Example: "  warren mcp\n  warren --data /srv/warren mcp",
+		Example:           "  warren mcp\n  warren --data /srv/warren mcp",
 		Args:              args(0, 0, ""),
 		RunE:              func(cmd *cobra.Command, _ []string) error { return a.mcp(cmd.Context()) },
 		ValidArgsFunction: cobra.NoFileCompletions,

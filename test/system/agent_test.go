@@ -208,3 +208,24 @@ func TestAgentClaude(t *testing.T) {
 		t.Errorf("the repository has no reviewed commit: %s", log)
 	}
 }
+
+// TestAgentCodex: Codex takes the placeholder as its login, and reaches its provider with it.
+// `make soak` runs it.
+func TestAgentCodex(t *testing.T) {
+	if os.Getenv("WARREN_SOAK") == "" {
+		t.Skip("WARREN_SOAK is not set: an emulated guest takes minutes for Codex; `make soak` runs it")
+	}
+	model := modelAPIs()[1]
+	model.t, model.host = t, "api.openai.com"
+	w := newNetWorld(t)
+	w.handle(model.host, model)
+	w.name(model.host)
+	h := w.host()
+	dir, _ := cleanClone(t)
+	t.Setenv(model.secret, model.value)
+	r := h.runWithin(10*time.Minute, "", nil, "agent", "codex", dir, "--json", "--", "exec", "say hi")
+	t.Logf("it took %v", r.took)
+	if !strings.Contains(r.stdout, modelSays) || strings.Contains(r.stdout, model.value) {
+		t.Errorf("Codex said %v, want the greeting of the model, and no key", r)
+	}
+}
