@@ -211,6 +211,9 @@ const (
 type ExecChunked struct {
 	vm.ExecSpec
 	Input []byte `json:"input,omitempty"` // base64: the whole standard input
+	// Owned ends the command when the request ends before it, also when its caller dies. Absent = it
+	// keeps running in the background.
+	Owned bool `json:"owned,omitempty"`
 }
 
 // FileContent answers GET files for a file, and is the body of PUT files.

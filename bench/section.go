@@ -31,6 +31,7 @@ var sections = []section{
 	{"pool", (*bench).pool, nil},
 	{"run", (*bench).oneShot, nil},
 	{"exec+files", (*bench).guest, []string{"exec", "files"}}, // they share the guest with its SSH server
+	{"mcp", (*bench).mcp, nil},
 	{"terminal", (*bench).terminal, []string{"terminal.echo", "terminal.flood"}},
 	{"preview", (*bench).preview, nil},
 	{"scp", (*bench).copies, nil},

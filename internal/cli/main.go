@@ -178,7 +178,7 @@ func commands(a *app) []*cobra.Command {
 	out := in(groupVM, newUp(a), newRun(a), newLs(a), newInspect(a), newStop(a), newStart(a),
 		newSuspend(a), newDrain(a), newFork(a), newSnapshot(a), newRollback(a), newDiff(a), newTruth(a), newTurn(a), newTurns(a), newUndo(a), newRestore(a), newCompare(a), newTree(a), newKeep(a), newBundle(a), newResize(a), newRename(a), newLabel(a), newOnBoot(a),
 		newKill(a), newRm(a), newDone(a), newUsage(a))
-	out = append(out, in(groupUse, newExec(a), newShell(a), newPty(a), newPs(a), newState(a), newTop(a), newDiagnose(a), newIdle(a), newHold(a), newWait(a), newSignal(a), newLogs(a), newCp(a), newSync(a), newClone(a), newRepo(a), newArtifact(a), newBucket(a), newPublish(a), newFetch(a), newWatchFiles(a), newSSH(a), newSSHConfig(a), newSSHProxy(a),
+	out = append(out, in(groupUse, newExec(a), newShell(a), newPty(a), newPs(a), newState(a), newTop(a), newDiagnose(a), newIdle(a), newHold(a), newWait(a), newSignal(a), newLogs(a), newCp(a), newSync(a), newClone(a), newRepo(a), newArtifact(a), newBucket(a), newPublish(a), newFetch(a), newWatchFiles(a), newSSH(a), newSSHConfig(a), newSSHProxy(a), newMCP(a), newAgent(a),
 		newCommit(a), newApply(a), newMemory(a), newFs(a), newNet(a), newPath(a), newPolicy(a), newService(a), newVolume(a), newSecret(a), newProfile(a), newLint(a), newPreview(a), newScreen(a), newForward(a), newDomain(a))...)
 	out = append(out, in(groupHost, newServe(a), newDoctor(a), newImage(a), newTrust(a), newStorage(a), newPrune(a), newConfig(a), newCA(a), newVersion(a), newCompletion(a))...)
 	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newIdentity(a), newToken(a), newAsk(a), newApprove(a), newDeny(a), newAudit(a), newReceipt(a), newEvents(a), newBackup(a))...)

@@ -25,7 +25,7 @@ import (
 // noJSON are the commands whose standard output is a stream: bytes of a file, a
 // terminal, a script for a shell, the server's log.
 var noJSON = []string{
-	"warren fs cat", "warren memory show", "warren shell", "warren pty attach", "warren ssh", "warren ssh-proxy", "warren serve", "warren completion", "warren docs",
+	"warren fs cat", "warren memory show", "warren shell", "warren pty attach", "warren ssh", "warren ssh-proxy", "warren serve", "warren mcp", "warren completion", "warren docs",
 }
 
 // TestEveryCommandHasJSON: none is forgotten.

@@ -352,6 +352,19 @@ type flusher struct{ *http.ResponseController }
 // Flush sends the buffer. If the caller has gone, the next write fails.
 func (f flusher) Flush() { _ = f.ResponseController.Flush() }
 
+// endWithin is how long ending a command that nobody waits for may take.
+const endWithin = 15 * time.Second
+
+// endOwned ends a command whose caller has left.
+func (s *server) endOwned(ctx context.Context, q *request, user, process string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer cancel()
+	err := s.Inside.SignalProcess(ctx, q.call, q.ref(), user, process, "KILL")
+	if err != nil && !errors.Is(err, vm.NotFound) && !errors.Is(err, vm.WrongState) {
+		s.Log.Warn("a command outlives its caller", "vm", q.ref(), "process", process, "err", err)
+	}
+}
+
 func (s *server) execChunked(q *request) error {
 	var in api.ExecChunked
 	if err := q.decode(&in, maxFileBody); err != nil {
@@ -389,6 +402,9 @@ func (s *server) execChunked(q *request) error {
 		})
 	}
 	status, err := x.Run(lineStream{l, "stdout"}, lineStream{l, "stderr"})
+	if err != nil && in.Owned {
+		s.endOwned(ctx, q, in.User, p.ID)
+	}
 	if err != nil {
 		body := s.errorBody(q.Context(), err, q.call, q.ref())
 		_ = l.message(api.ExecMessage{Type: "error", Error: &body})

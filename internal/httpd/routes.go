@@ -46,6 +46,7 @@ func (s *server) routes() []route {
 	var rows []route
 	rows = append(rows, s.publicRoutes()...)
 	rows = append(rows, s.hostRoutes()...)
+	rows = append(rows, s.mcpRoutes()...)
 	rows = append(rows, s.auditRoutes()...)
 	rows = append(rows, s.snapshotRoutes()...) // before the routes with a VM's id
 	rows = append(rows, s.vmRoutes()...)

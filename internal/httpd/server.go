@@ -45,6 +45,8 @@ type Config struct {
 	// only the API leads to it.
 	SSH        SSH
 	SSHAddress string
+	// MCP answers at /mcp, for callers whose credentials are known; nil = there is none.
+	MCP http.Handler
 	// Rate is how many requests per second one caller (an account's keys, or an identity)
 	// may make in the long run. Four times as many may come at once; 0 = no limit.
 	Rate int

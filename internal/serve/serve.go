@@ -274,8 +274,9 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	if err != nil {
 		return err
 	}
+	forMCP, wire := s.openMCP(lifetime)
 	door := httpd.New(httpd.Config{
-		House: s.house, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate),
+		House: s.house, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate), MCP: forMCP,
 		Settings: map[string]any{"data": string(s.dir), "settings": settings}, Rate: s.cfg.rate(),
 	})
 	sandboxes, err := s.sandboxes(lifetime)
@@ -297,6 +298,8 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		s.pruneAudit(lifetime)
 	}()
 	defer func() { end(); <-pruned }()
+	endMCP := s.serveMCP(forMCP, wire, door)
+	defer endMCP()
 	shown := make(chan error, 1)
 	go func() { shown <- s.show(lifetime, gate) }() // ends with lifetime
 	failed := make(chan error, 1)
@@ -331,6 +334,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		cause = errors.Join(cause, vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err))
 	}
+	endMCP()
 	door.Wait()
 	return errors.Join(cause, <-sshFailed, <-insideFailed, <-shown)
 }
