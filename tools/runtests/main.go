@@ -31,6 +31,9 @@ type suite struct {
 	name   string
 	budget time.Duration
 	steps  []step
+	// beside names the suite that this one runs beside, if both run: a test on a VM mostly waits for the one
+	// virtual CPU of that VM, and the machine has two.
+	beside string
 }
 
 // step is one command of a suite. The tests of a gotest step (`go test -json`)
@@ -58,7 +61,7 @@ const (
 	shipping = "^TestObjects(Job|Publish|HostileTree|Ship|CopiedOut)" // of those
 	archives = "^(TestBackup|TestBundle|TestBaseline)"
 	inside   = "^(TestDocker|TestOCI|TestRecipe|TestDevcontainer|TestScreen|TestDesktop)"
-	sdks     = "^TestE2B"
+	sdks     = "^(TestE2B|TestMCP|TestAgent)"
 	control  = "^(TestNet|TestSecret|TestEvidence|TestAsk|TestPaths|TestGuestSide)"
 )
 
@@ -79,7 +82,7 @@ func suites() []suite {
 			{name: "build", argv: []string{"make", "-s", "build"}},
 			{name: "lint", argv: []string{"make", "-s", "lint"}},
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
-			gotest("packages", "-p=2", "./..."),
+			gotest("packages", "-p=3", "./..."),
 		}},
 		{name: "foundation", budget: 20 * time.Minute, steps: []step{
 			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
@@ -89,36 +92,36 @@ func suites() []suite {
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
-		{name: "worlds", budget: 12 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+worlds, "./test/system/..."),
-			gotest("fork correctness", "-tags=system", "-timeout=8m", "-run="+forks, "./test/system/..."),
+		{name: "worlds", budget: 15 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+worlds, "./test/system/..."),
+			gotest("fork correctness", "-tags=system", "-timeout=12m", "-run="+forks, "./test/system/..."),
 		}},
-		{name: "entering", budget: 8 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+entering, "./test/system/..."),
+		{name: "entering", budget: 11 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+entering, "./test/system/..."),
 		}},
-		{name: "keeping", budget: 8 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+keeping, "./test/system/..."),
+		{name: "keeping", budget: 12 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+keeping, "./test/system/..."),
 		}},
-		{name: "archives", budget: 8 * time.Minute, steps: []step{
+		{name: "archives", budget: 9 * time.Minute, steps: []step{
 			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=10m", "-run="+archives, "./test/system/..."),
 		}},
-		{name: "control", budget: 12 * time.Minute, steps: []step{
-			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=12m", "-run="+control, "./test/system/..."),
+		{name: "control", budget: 16 * time.Minute, steps: []step{
+			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=16m", "-run="+control, "./test/system/..."),
 		}},
 		{name: "sdks", budget: 6 * time.Minute, steps: []step{
-			gotest("SDKs of E2B with real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+sdks, "./test/system/..."),
+			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+sdks, "./test/system/..."),
 		}},
 		{name: "containers", budget: 15 * time.Minute, steps: []step{
 			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),
 		}},
-		{name: "safety", budget: 8 * time.Minute, steps: []step{
-			gotest("what agents do to machines", "-tags=system", "-timeout=12m", "./test/safety/..."),
+		{name: "safety", beside: "control", budget: 16 * time.Minute, steps: []step{
+			gotest("what agents do to machines", "-tags=system", "-timeout=16m", "./test/safety/..."),
 		}},
-		{name: "objects", budget: 9 * time.Minute, steps: []step{
-			gotest("S3 clients", "-tags=system", "-timeout=9m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
+		{name: "objects", beside: "keeping", budget: 12 * time.Minute, steps: []step{
+			gotest("S3 clients", "-tags=system", "-timeout=12m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
 		}},
-		{name: "shipping", budget: 5 * time.Minute, steps: []step{
-			gotest("between VMs and objects", "-tags=system", "-timeout=8m", "-run="+shipping, "./test/system/..."),
+		{name: "shipping", beside: "archives", budget: 9 * time.Minute, steps: []step{
+			gotest("between VMs and objects", "-tags=system", "-timeout=10m", "-run="+shipping, "./test/system/..."),
 		}},
 		{name: "volumes", budget: 8 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+volumes, "./test/system/..."),
@@ -138,6 +141,8 @@ type runner struct {
 	results                 results.Run
 	passed, failed, skipped int
 	failures                []string
+	lines                   []string // a suite each: its time and its budget
+	waiting                 []func() // the ends of steps that wait
 }
 
 func main() {
@@ -155,31 +160,20 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 		fmt.Fprintln(out, "the results do not count for any commit:", err)
 	}
 	r.results.Source = source
-	var lines []string
-	var waiting []func()
-	for _, s := range suites() {
-		if len(names) > 0 && !slices.Contains(names, s.name) {
-			continue
+	chosen := slices.DeleteFunc(suites(), func(s suite) bool { return len(names) > 0 && !slices.Contains(names, s.name) })
+	for _, s := range chosen {
+		named := func(name string) func(suite) bool { return func(o suite) bool { return o.name == name } }
+		if slices.ContainsFunc(chosen, named(s.beside)) {
+			continue // it runs with the suite that it names
 		}
-		start := time.Now()
-		for _, st := range s.steps {
-			switch {
-			case ctx.Err() != nil:
-			case st.waits:
-				waiting = append(waiting, r.beside(ctx, s, st))
-			default:
-				r.step(ctx, s, st)
-			}
+		end := func() {}
+		if i := slices.IndexFunc(chosen, func(o suite) bool { return o.beside == s.name }); i >= 0 {
+			end = r.apart(func(b *runner) { b.suite(ctx, chosen[i]) })
 		}
-		took := time.Since(start)
-		verdict := "within budget"
-		if took > s.budget {
-			verdict = "OVER BUDGET"
-			r.fail("suite " + s.name + " over its budget")
-		}
-		lines = append(lines, fmt.Sprintf("%-12s %6.0f s of %4.0f s  %s", s.name, took.Seconds(), s.budget.Seconds(), verdict))
+		r.suite(ctx, s)
+		end()
 	}
-	for _, end := range waiting {
+	for _, end := range r.waiting {
 		end()
 	}
 	if ctx.Err() != nil {
@@ -195,12 +189,61 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 	for _, f := range r.failures {
 		fmt.Fprintln(out, "FAIL", f)
 	}
-	fmt.Fprintln(out, strings.Join(lines, "\n"))
+	fmt.Fprintln(out, strings.Join(r.lines, "\n"))
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
 	if r.failed > 0 || r.passed == 0 {
 		return 1
 	}
 	return 0
+}
+
+// suite runs the steps of a suite and compares its time with its budget.
+func (r *runner) suite(ctx context.Context, s suite) {
+	start := time.Now()
+	for _, st := range s.steps {
+		switch {
+		case ctx.Err() != nil:
+		case st.waits:
+			r.waiting = append(r.waiting, r.beside(ctx, s, st))
+		default:
+			r.step(ctx, s, st)
+		}
+	}
+	took := time.Since(start)
+	verdict := "within budget"
+	if took > s.budget {
+		verdict = "OVER BUDGET"
+		r.fail("suite " + s.name + " over its budget")
+	}
+	r.lines = append(r.lines, fmt.Sprintf("%-12s %6.0f s of %4.0f s  %s", s.name, took.Seconds(), s.budget.Seconds(), verdict))
+}
+
+// apart does something with a runner of its own, at the same time. The returned function waits for its end,
+// prints its output and counts what it counted.
+func (r *runner) apart(do func(*runner)) (end func()) {
+	var out bytes.Buffer
+	b := &runner{out: &out}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		do(b)
+	}()
+	return func() {
+		<-ended
+		r.add(b, &out)
+	}
+}
+
+// add prints and counts what another runner has printed and counted.
+func (r *runner) add(b *runner, out *bytes.Buffer) {
+	fmt.Fprint(r.out, out.String())
+	r.passed, r.failed, r.skipped = r.passed+b.passed, r.failed+b.failed, r.skipped+b.skipped
+	r.failures = append(r.failures, b.failures...)
+	r.lines = append(r.lines, b.lines...)
+	r.waiting = append(r.waiting, b.waiting...)
+	for key, t := range b.results.Tests {
+		r.results.Add(key, t)
+	}
 }
 
 func (r *runner) fail(what string) {
@@ -226,12 +269,7 @@ func (r *runner) beside(ctx context.Context, s suite, st step) (end func()) {
 	}
 	return func() {
 		<-ended
-		fmt.Fprint(r.out, out.String())
-		r.passed, r.failed, r.skipped = r.passed+b.passed, r.failed+b.failed, r.skipped+b.skipped
-		r.failures = append(r.failures, b.failures...)
-		for key, t := range b.results.Tests {
-			r.results.Add(key, t)
-		}
+		r.add(b, &out)
 	}
 }
 

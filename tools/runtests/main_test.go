@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestOneSuiteEach holds each test of test/system to one step of one suite.
@@ -96,5 +97,34 @@ func TestUnended(t *testing.T) {
 `))
 	if got := out.String(); !strings.HasSuffix(got, "goroutine 7\n") {
 		t.Errorf("the failed package prints %q, want what its test printed", got)
+	}
+}
+
+// A suite runs beside one that comes before it, runs beside no other.
+func TestSuitesBeside(t *testing.T) {
+	var before []string
+	led := map[string]string{}
+	for _, s := range suites() {
+		if s.beside != "" && !slices.Contains(before, s.beside) {
+			t.Errorf("%s runs beside %q, which does not come before it", s.name, s.beside)
+		}
+		if other := led[s.beside]; s.beside != "" && other != "" {
+			t.Errorf("%s and %s run beside %s: two processors have room for one", s.name, other, s.beside)
+		}
+		led[s.beside] = s.name
+		before = append(before, s.name)
+	}
+}
+
+// What runs apart is printed and counted when its end is waited for.
+func TestApart(t *testing.T) {
+	var out bytes.Buffer
+	r := &runner{out: &out}
+	end := r.apart(func(b *runner) {
+		b.suite(t.Context(), suite{name: "other", budget: time.Minute, steps: []step{{name: "fails", argv: []string{"false"}}}})
+	})
+	end()
+	if r.failed != 1 || len(r.lines) != 1 || !strings.Contains(r.lines[0], "within budget") {
+		t.Errorf("%d failed, lines %q", r.failed, r.lines)
 	}
 }
