@@ -53,7 +53,7 @@ func (c commands) background(ctx context.Context, data string, answers func(cont
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	ctx, cancel := context.WithTimeoutCause(ctx, serverPatience, vm.Errorf(vm.Unavailable, "serve", "the new server does not answer").WithHint("its log is in "+name))
+	ctx, cancel := context.WithTimeoutCause(ctx, serverPatience, vm.Errorf(vm.Unavailable, "serve", "the new server does not answer").WithHint("its log is in %s", name))
 	defer cancel()
 	for {
 		if answers(ctx) {
@@ -61,7 +61,7 @@ func (c commands) background(ctx context.Context, data string, answers func(cont
 		}
 		select {
 		case err := <-ended:
-			return "", vm.Errorf(vm.Unavailable, "serve", "the server ended at once (%v): %s", err, logEnd(name, before.Size())).WithHint("its log is in " + name)
+			return "", vm.Errorf(vm.Unavailable, "serve", "the server ended at once (%v): %s", err, logEnd(name, before.Size())).WithHint("its log is in %s", name)
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		case <-time.After(serverPoll):
