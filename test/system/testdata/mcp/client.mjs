@@ -55,7 +55,9 @@ const refused = await client.callTool({ name: 'exec', arguments: { machine: 'now
 fact('a failure says what to do', refused.isError && refused.content[0].text.includes('hint: '))
 
 const { terminal } = await tool('terminal', { machine: 'app', action: 'open' })
-const typed = await tool('terminal', { machine: 'app', action: 'send', terminal, text: 'cd /tmp; echo in $PWD\r', quiet_ms: 1000 })
+let typed = await tool('terminal', { machine: 'app', action: 'send', terminal, text: 'cd /tmp; echo in $PWD\r', quiet_ms: 1000 })
+// A busy host may need longer until the shell answers.
+for (let i = 0; i < 20 && !typed.screen.includes('in /tmp'); i++) typed = await tool('terminal', { machine: 'app', action: 'send', terminal, quiet_ms: 500 })
 fact('a terminal shows what was typed', typed.screen.includes('in /tmp'))
 const screen = await client.readResource({ uri: `warren://machines/app/terminals/${terminal}` })
 fact('its screen is a resource', screen.contents[0].text.includes('in /tmp'))
