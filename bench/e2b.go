@@ -133,10 +133,7 @@ func (b *bench) e2b(ctx context.Context) (err error) {
 		{"create to the first command", "create", 1.3, func() error { return s.upAndExec(ctx) }, func() error { return s.fullPool(ctx) }},
 		{"a command that does nothing", "run", 2, func() error { return finish(s.cli(ctx, "exec", id, "--", "true")) }, nil},
 		{"write of 16 MiB", "write", 1 / 0.6, func() error {
-			if _, err := large.Seek(0, io.SeekStart); err != nil {
-				return err
-			}
-			return s.put(ctx, id, "/tmp/large", large)
+			return s.putFile(ctx, id, "/tmp/large", large.Name())
 		}, nil},
 	}
 	for _, v := range verbs {
