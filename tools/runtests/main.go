@@ -99,14 +99,14 @@ func suites() []suite {
 		{name: "entering", budget: 11 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+entering, "./test/system/..."),
 		}},
-		{name: "keeping", budget: 12 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+keeping, "./test/system/..."),
+		{name: "keeping", budget: 15 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=18m", "-run="+keeping, "./test/system/..."),
 		}},
-		{name: "archives", budget: 9 * time.Minute, steps: []step{
-			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=10m", "-run="+archives, "./test/system/..."),
+		{name: "archives", budget: 10 * time.Minute, steps: []step{
+			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=14m", "-run="+archives, "./test/system/..."),
 		}},
-		{name: "control", budget: 16 * time.Minute, steps: []step{
-			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=16m", "-run="+control, "./test/system/..."),
+		{name: "control", budget: 18 * time.Minute, steps: []step{
+			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=20m", "-run="+control, "./test/system/..."),
 		}},
 		{name: "sdks", budget: 6 * time.Minute, steps: []step{
 			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+sdks, "./test/system/..."),
@@ -114,14 +114,14 @@ func suites() []suite {
 		{name: "containers", budget: 15 * time.Minute, steps: []step{
 			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),
 		}},
-		{name: "safety", beside: "control", budget: 16 * time.Minute, steps: []step{
-			gotest("what agents do to machines", "-tags=system", "-timeout=16m", "./test/safety/..."),
+		{name: "safety", beside: "control", budget: 18 * time.Minute, steps: []step{
+			gotest("what agents do to machines", "-tags=system", "-timeout=20m", "./test/safety/..."),
 		}},
-		{name: "objects", beside: "keeping", budget: 12 * time.Minute, steps: []step{
-			gotest("S3 clients", "-tags=system", "-timeout=12m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
+		{name: "objects", beside: "keeping", budget: 15 * time.Minute, steps: []step{
+			gotest("S3 clients", "-tags=system", "-timeout=18m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
 		}},
-		{name: "shipping", beside: "archives", budget: 9 * time.Minute, steps: []step{
-			gotest("between VMs and objects", "-tags=system", "-timeout=10m", "-run="+shipping, "./test/system/..."),
+		{name: "shipping", beside: "archives", budget: 10 * time.Minute, steps: []step{
+			gotest("between VMs and objects", "-tags=system", "-timeout=14m", "-run="+shipping, "./test/system/..."),
 		}},
 		{name: "volumes", budget: 8 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+volumes, "./test/system/..."),
