@@ -52,7 +52,7 @@ type Store struct {
 }
 
 const (
-	openTimeout = 20 * time.Second
+	openTimeout = 40 * time.Second
 	// defragEvery bounds the file's growth; it takes milliseconds at our sizes.
 	defragEvery = 6 * time.Hour
 	// What a write leaves free on the embedded server's disk: etcd cannot continue

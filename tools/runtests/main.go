@@ -102,10 +102,10 @@ func suites() []suite {
 		{name: "keeping", budget: 15 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=18m", "-run="+keeping, "./test/system/..."),
 		}},
-		{name: "archives", budget: 10 * time.Minute, steps: []step{
+		{name: "archives", budget: 8 * time.Minute, steps: []step{
 			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=14m", "-run="+archives, "./test/system/..."),
 		}},
-		{name: "control", budget: 18 * time.Minute, steps: []step{
+		{name: "control", beside: "keeping", budget: 18 * time.Minute, steps: []step{
 			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=20m", "-run="+control, "./test/system/..."),
 		}},
 		{name: "sdks", budget: 6 * time.Minute, steps: []step{
@@ -114,13 +114,13 @@ func suites() []suite {
 		{name: "containers", budget: 15 * time.Minute, steps: []step{
 			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),
 		}},
-		{name: "safety", beside: "control", budget: 18 * time.Minute, steps: []step{
+		{name: "safety", budget: 18 * time.Minute, steps: []step{
 			gotest("what agents do to machines", "-tags=system", "-timeout=20m", "./test/safety/..."),
 		}},
-		{name: "objects", beside: "keeping", budget: 15 * time.Minute, steps: []step{
+		{name: "objects", beside: "safety", budget: 15 * time.Minute, steps: []step{
 			gotest("S3 clients", "-tags=system", "-timeout=18m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
 		}},
-		{name: "shipping", beside: "archives", budget: 10 * time.Minute, steps: []step{
+		{name: "shipping", budget: 6 * time.Minute, steps: []step{
 			gotest("between VMs and objects", "-tags=system", "-timeout=14m", "-run="+shipping, "./test/system/..."),
 		}},
 		{name: "volumes", budget: 8 * time.Minute, steps: []step{
