@@ -146,7 +146,7 @@ func TestObjectsMountDiffers(t *testing.T) {
 	})
 	t.Run("two writers", func(t *testing.T) {
 		line := func(who string) string {
-			return "yes " + who + " | head -c 1000000 > /tmp/" + who + "; for i in $(seq 20); do " + curlStatus + "data/in/two -T /tmp/" + who + " >/dev/null; done"
+			return "yes " + who + " | head -c 1000000 > /tmp/" + who + "; for i in $(seq 8); do " + curlStatus + "data/in/two -T /tmp/" + who + " >/dev/null; done"
 		}
 		h.upload("s3://data/in/two", bytes.Repeat([]byte("a\n"), 1000))
 		h.showsSoon("a new key", "box", "cat </data/two | sort -u", "a")
