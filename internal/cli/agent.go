@@ -112,7 +112,7 @@ func (a *app) agent(ctx context.Context, o *agentOptions, own, rest []string) er
 	if err != nil {
 		return err
 	}
-	c, err := a.client()
+	c, err := a.clientOrServer(ctx)
 	if err != nil {
 		return err
 	}

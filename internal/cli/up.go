@@ -46,7 +46,8 @@ func newUp(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [IMAGE|DIR]",
 		Short: "Make a VM and start it",
-		Long: `Make a VM from an image and start it. The network is closed unless --net opens it.
+		Long: `Make a VM from an image and start it. The network is closed unless --net opens it. If WARREN_API_URL names no
+server and none runs on this host, one is started first, in the background.
 
 IMAGE is a name or id of "warren image ls" (default base). A shipped recipe that was not built yet is built
 first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used. The

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -287,6 +289,18 @@ func (d *Door) forget(id vm.ID) {
 	for at := range d.homes {
 		if at.vm == id {
 			delete(d.homes, at)
+		}
+	}
+}
+
+// forgetGone drops what the door keeps of sandboxes that have ended at their time-out.
+func (d *Door) forgetGone() {
+	d.mu.Lock()
+	kept := slices.Concat(slices.Collect(maps.Keys(d.samples)), slices.Collect(maps.Keys(d.kernels)))
+	d.mu.Unlock()
+	for _, id := range kept {
+		if _, ok := d.Engine.VMOf(id); !ok {
+			d.forget(id)
 		}
 	}
 }

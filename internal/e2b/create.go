@@ -113,6 +113,7 @@ func (c *caller) create(byDefault int64) error {
 		_, _ = c.d.Engine.Delete(context.WithoutCancel(c.Context()), c.call, string(rec.ID)) // else its time-out ends it
 		return err
 	}
+	c.d.forgetGone()
 	return c.send(http.StatusCreated, c.made(rec))
 }
 

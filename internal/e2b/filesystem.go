@@ -138,6 +138,23 @@ func (c *visitor) look(p string) (*entry, error) {
 	return (&owners{c: c}).entry(i, at), nil
 }
 
+// directory makes a path absolute and refuses what is no directory.
+func (c *visitor) directory(p string) (string, error) {
+	at, err := c.path(p)
+	if err != nil {
+		return "", err
+	}
+	at = path.Clean(at)
+	e, err := c.look(at)
+	if err != nil {
+		return "", err
+	}
+	if e.Type != kinds[vm.FileDirectory] {
+		return "", invalid(vm.Clip(at, 200), "is no directory")
+	}
+	return at, nil
+}
+
 func (d *Door) stat(c *visitor, in *pathMessage) (*entryAnswer, error) {
 	if _, err := c.linux(c.user); err != nil {
 		return nil, err
@@ -253,17 +270,9 @@ func (d *Door) listDir(c *visitor, in *listMessage) (*listAnswer, error) {
 	if _, err := c.linux(c.user); err != nil {
 		return nil, err
 	}
-	at, err := c.path(in.Path)
+	at, err := c.directory(in.Path)
 	if err != nil {
 		return nil, err
-	}
-	at = path.Clean(at)
-	e, err := c.look(at)
-	if err != nil {
-		return nil, err
-	}
-	if e.Type != kinds[vm.FileDirectory] {
-		return nil, invalid(vm.Clip(at, 200), "is no directory")
 	}
 	out := &listAnswer{Entries: []*entry{}}
 	return out, c.walk(&owners{c: c}, at, max(in.Depth, 1), out)

@@ -260,7 +260,7 @@ func (c *visitor) findAgain(pid int) (*program, error) {
 		return nil, err
 	}
 	for _, proc := range list {
-		if proc.PID == pid && pid > 0 && proc.EndedAt == nil {
+		if proc.PID == pid && pid > 0 && proc.EndedAt == nil && len(proc.Argv) > 0 {
 			return c.followAgain(proc)
 		}
 	}

@@ -5,7 +5,6 @@ package e2b
 
 import (
 	"net/http"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -56,17 +55,9 @@ func (c *visitor) watch(in *watchMessage) (*watching, error) {
 	if _, err := c.linux(c.user); err != nil {
 		return nil, err
 	}
-	at, err := c.path(in.Path)
+	at, err := c.directory(in.Path)
 	if err != nil {
 		return nil, err
-	}
-	at = path.Clean(at)
-	e, err := c.look(at)
-	if err != nil {
-		return nil, err
-	}
-	if e.Type != kinds[vm.FileDirectory] {
-		return nil, invalid(vm.Clip(at, 200), "is no directory")
 	}
 	w, err := c.d.Inside.Watch(c.ctx, c.call, c.ref(), "", at, in.Recursive)
 	if err != nil {

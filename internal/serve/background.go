@@ -17,14 +17,14 @@ import (
 
 // Limits of the start of a server in the background.
 const (
-	serverPatience = 30 * time.Second       // until it answers
+	serverPatience = time.Minute            // until it answers; its record store may need most of it
 	serverPoll     = 100 * time.Millisecond // between two questions whether it does
 	logShown       = 2 << 10                // bytes of its log in an error
 )
 
 // background starts `warren serve` on a data directory in a session of its own, so that it outlives the command that
 // starts it, and waits until answers reports that it answers. It returns the file of its log. If the server ends
-// before, the error, of kind Unavailable, has the end of that log.
+// before, the error, of kind Unavailable, has the end of that log. A server that does not answer in time is ended.
 func (c commands) background(ctx context.Context, data string, answers func(context.Context) bool) (string, error) {
 	dir, err := c.dir(data)
 	if err != nil {
@@ -63,6 +63,7 @@ func (c commands) background(ctx context.Context, data string, answers func(cont
 		case err := <-ended:
 			return "", vm.Errorf(vm.Unavailable, "serve", "the server ended at once (%v): %s", err, logEnd(name, before.Size())).WithHint("its log is in %s", name)
 		case <-ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 			return "", context.Cause(ctx)
 		case <-time.After(serverPoll):
 		}
