@@ -74,3 +74,32 @@ func TestImageFiles(t *testing.T) {
 	run(t, newFake(t), local, "", "image", "import", "file:").wants(t, 2, "no file")
 	run(t, newFake(t), Local{}, "", "image", "import", "file:x").wants(t, 9, "cannot do that")
 }
+
+// TestImageImportLogin: the login of a registry is passed on, its password comes from a file or standard input, and
+// one that makes no sense is refused.
+func TestImageImportLogin(t *testing.T) {
+	var in ImportOptions
+	local := Local{ImageImport: func(_ context.Context, o ImportOptions) (vm.Image, error) {
+		in = o
+		return anImage, nil
+	}}
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatalf("no file: %v", err)
+	}
+	run(t, newFake(t), local, "", "image", "import", "oci:ghcr.io/me/app", "--user", "me", "--password-file", path).wants(t, 0, "")
+	if in.User != "me" || in.Password != "s3cret" {
+		t.Errorf("the login is %q, %q, want that of the flags", in.User, in.Password)
+	}
+	run(t, newFake(t), local, "typed\n", "image", "import", "ghcr.io/me/app", "--user", "me").wants(t, 0, "")
+	if in.Password != "typed" {
+		t.Errorf("the password is %q, want that of standard input", in.Password)
+	}
+	run(t, newFake(t), local, "", "image", "import", "oci:app").wants(t, 0, "")
+	if in.User+in.Password != "" {
+		t.Errorf("without a login it is %q, %q", in.User, in.Password)
+	}
+	run(t, newFake(t), local, "", "image", "import", "oci:app", "--user", "me").wants(t, 2, "--password-file")
+	run(t, newFake(t), local, "", "image", "import", "oci:app", "--password-file", path).wants(t, 2, "--user")
+	run(t, newFake(t), local, "", "image", "import", "archive:a.tar", "--user", "me", "--password-file", path).wants(t, 2, "registry")
+}

@@ -19,6 +19,8 @@ type imageImportOptions struct {
 	name      string
 	ifMissing bool
 	trust     []string
+	user      string // at the registry
+	password  string // the file that has it
 	json      bool
 }
 
@@ -33,13 +35,13 @@ layout, and archive:FILE what "docker save" writes, or such a directory as a tar
 of several images.
 
 The image keeps its digest. Its environment, user and working directory apply to commands, and its entrypoint
-becomes the service "app". Private registries use the logins of "docker login". No program of the image runs
-on this host.
+becomes the service "app". A private registry gets the login of "docker login", or --user and the password of
+--password-file or standard input. No program of the image runs on this host.
 
 file:FILE is what "warren image export" wrote: the image is added as it was. A file that another server has signed
 is refused unless --trust names that server's key: ask its operator for the output of "warren bundle signer". The
 whole file is checked before the image appears.`,
-		Example: "  warren image import oci:nginx:1.29 --name web\n  warren image import layout:./build/image\n  warren image import archive:app.tar --json\n  warren image import file:dev.tar.zst --trust SHA256:...",
+		Example: "  warren image import oci:nginx:1.29 --name web\n  warren image import oci:ghcr.io/me/app:2 --user me --password-file token.txt\n  warren image import layout:./build/image\n  warren image import archive:app.tar --json\n  warren image import file:dev.tar.zst --trust SHA256:...",
 		Args:    args(1, 1, "which image? warren image import REF|layout:DIR|archive:FILE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.source = list[0]
@@ -57,6 +59,8 @@ whole file is checked before the image appears.`,
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the image (default the last part of its own name)")
 	cmd.Flags().BoolVar(&o.ifMissing, "if-missing", false, "keep an image that was imported by the same words")
 	cmd.Flags().StringSliceVar(&o.trust, "trust", nil, "with file: trust the key with this fingerprint")
+	cmd.Flags().StringVar(&o.user, "user", "", "log in to the registry as this user")
+	cmd.Flags().StringVar(&o.password, "password-file", "", "file with the password or token of --user (default standard input)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -67,6 +71,19 @@ func (a *app) importAny(ctx context.Context, o *imageImportOptions) (vm.Image, e
 		return a.importFile(ctx, path, o.trust)
 	}
 	return a.importImage(ctx, o)
+}
+
+// login returns the password of the registry's user, if one is given.
+func (o *imageImportOptions) login(a *app) (password string, err error) {
+	switch {
+	case o.user == "" && o.password != "":
+		return "", usage("--password-file is for a login with --user")
+	case o.user == "":
+		return "", nil
+	case isContainer(o.source) && !strings.HasPrefix(o.source, "oci:"):
+		return "", usage("--user is for a registry, and %s is not in one", printable(o.source))
+	}
+	return a.secretValue("Password: ", "--password-file", o.password)
 }
 
 // describeImport prints what an import made.
@@ -94,6 +111,10 @@ func (a *app) importImage(ctx context.Context, o *imageImportOptions) (vm.Image,
 	if a.local.ImageImport == nil {
 		return vm.Image{}, notHere("image import")
 	}
+	password, err := o.login(a)
+	if err != nil {
+		return vm.Image{}, err
+	}
 	var mu sync.Mutex
 	step, done, total := "preparing", 0, 0
 	p := a.io.progress(func() string {
@@ -107,7 +128,7 @@ func (a *app) importImage(ctx context.Context, o *imageImportOptions) (vm.Image,
 	})
 	defer p.done()
 	return a.local.ImageImport(ctx, ImportOptions{
-		Data: a.data, Source: o.source, Name: o.name, IfMissing: o.ifMissing,
+		Data: a.data, Source: o.source, Name: o.name, IfMissing: o.ifMissing, User: o.user, Password: password,
 		Progress: func(s string, d, t int) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -126,6 +126,8 @@ type ImportOptions struct {
 	Name   string // of the image; "" = from the source
 	// IfMissing keeps an image that was imported from the same words, and does not ask the registry again.
 	IfMissing bool
+	// User and Password are the login at the registry; "" = Docker's configuration of the user who runs this.
+	User, Password string
 	// Progress is called with the current step and its progress.
 	Progress func(step string, done, total int)
 }

@@ -98,12 +98,12 @@ answers {"value": "..."}.`,
 
 func (a *app) secretSet(ctx context.Context, o *secretSetOptions) error {
 	var err error
-	if o.in.Value, err = a.secretValue(o.file); err != nil {
+	if o.in.Value, err = a.secretValue("Value: ", "--file", o.file); err != nil {
 		return err
 	}
 	if o.oauth != (api.OAuth{}) || o.clientFile != "" {
 		if o.clientFile != "" {
-			if o.oauth.ClientSecret, err = a.secretValue(o.clientFile); err != nil {
+			if o.oauth.ClientSecret, err = a.secretValue("Value: ", "--oauth-client-secret-file", o.clientFile); err != nil {
 				return err
 			}
 		}
@@ -128,9 +128,9 @@ func (a *app) secretSet(ctx context.Context, o *secretSetOptions) error {
 	return nil
 }
 
-// secretValue reads a value from a file, or from standard input. A line end at its end is
-// not part of it.
-func (a *app) secretValue(file string) (string, error) {
+// secretValue reads a value from a file, which the flag names, or from standard input. A line end at its
+// end is not part of it.
+func (a *app) secretValue(prompt, flag, file string) (string, error) {
 	var text string
 	if file != "" {
 		t, err := a.fileText(file)
@@ -139,7 +139,7 @@ func (a *app) secretValue(file string) (string, error) {
 		}
 		text = t
 	} else if fd, ok := terminal(a.io.in); ok {
-		t, err := a.typed(fd, "Value: ")
+		t, err := a.typed(fd, prompt)
 		if err != nil {
 			return "", err
 		}
@@ -153,7 +153,7 @@ func (a *app) secretValue(file string) (string, error) {
 	}
 	text = strings.TrimRight(text, "\r\n")
 	if text == "" {
-		return "", usage("the value is empty").WithHint("give it with --file or on standard input")
+		return "", usage("the value is empty").WithHint("give it with %s or on standard input", flag)
 	}
 	return text, nil
 }

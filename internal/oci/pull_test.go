@@ -272,6 +272,14 @@ func TestCredentials(t *testing.T) {
 	}
 	_, err := get(t, "oci:"+host+"/a:1", Options{})
 	wantCode(t, "a registry that wants a login", err, "OCI_UNAUTHORIZED")
+	at := Source{Kind: Registry, Place: host + "/a:1"}
+	_, err = get(t, at.String(), Options{Keychain: Login(at, "ann", "wrong")})
+	wantCode(t, "a wrong password", err, "OCI_UNAUTHORIZED")
+	if _, err := get(t, at.String(), Options{Keychain: Login(at, "ann", "secret")}); err != nil {
+		t.Errorf("with the user's login it is refused: %v", err)
+	}
+	_, err = get(t, at.String(), Options{Keychain: Login(Source{Kind: Registry, Place: "other.example/a:1"}, "ann", "secret")})
+	wantCode(t, "the login of another registry", err, "OCI_UNAUTHORIZED")
 	config, err := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"username": "ann", "password": "secret"}}})
 	if err != nil {
 		t.Fatalf("no configuration: %v", err)

@@ -27,6 +27,29 @@ type registry struct {
 	raw     []byte // of top
 }
 
+// login is the login of one registry.
+type login struct {
+	registry string
+	auth     authn.Authenticator
+}
+
+// Login returns a keychain with the login of the registry that s names. Other registries get no login.
+func Login(s Source, user, password string) authn.Keychain {
+	host := ""
+	if ref, err := name.ParseReference(s.Place); err == nil {
+		host = ref.Context().RegistryStr()
+	}
+	return login{host, &authn.Basic{Username: user, Password: password}}
+}
+
+// Resolve implements authn.Keychain.
+func (l login) Resolve(r authn.Resource) (authn.Authenticator, error) {
+	if r.RegistryStr() == l.registry {
+		return l.auth, nil
+	}
+	return authn.Anonymous, nil
+}
+
 // openRegistry asks a registry what a reference stands for now.
 func openRegistry(ctx context.Context, s Source, o Options) (parts, v1.Descriptor, error) {
 	ref, err := name.ParseReference(s.Place)
@@ -92,7 +115,7 @@ func (r *registry) explain(ctx context.Context, err error) error {
 		switch t.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			return vm.Errorf(vm.Denied, r.subject, "the registry %s wants other credentials, or has no such image", host).WithCode("OCI_UNAUTHORIZED").
-				WithHint("log in first with `docker login %s`, which writes ~/.docker/config.json; DOCKER_CONFIG names another directory", host)
+				WithHint("give --user and --password-file to `warren image import`, or log in with `docker login %s`", host)
 		case http.StatusNotFound:
 			return vm.Errorf(vm.NotFound, r.subject, "the registry %s has no such image", host).WithCode("OCI_NOT_FOUND").
 				WithHint("check the name and the tag; a private image of Docker Hub looks the same until you log in")

@@ -46,5 +46,9 @@ func (c commands) imageImport(ctx context.Context, o cli.ImportOptions) (vm.Imag
 			return vm.Image{}, err
 		}
 	}
-	return image.Import(ctx, image.ImportOptions{Dir: dir, Source: source, Name: o.Name, Progress: o.Progress, Warm: warmUp})
+	in := image.ImportOptions{Dir: dir, Source: source, Name: o.Name, Progress: o.Progress, Warm: warmUp}
+	if o.User != "" {
+		in.OCI.Keychain = oci.Login(source, o.User, o.Password)
+	}
+	return image.Import(ctx, in)
 }

@@ -136,7 +136,7 @@ func TestRecipesAll(t *testing.T) {
 	h.serve()
 	t.Cleanup(h.close)
 	for _, c := range []struct{ recipe, example, line, want string }{
-		{"node", "node", "npm test", "# pass 1"},
+		{"node", "node", "npm test", "pass 1"},
 		{"go", "go", "go vet ./... && go test ./...", "ok"},
 		{"agents", "agents", "rg --version | head -n 1; git --version", "ripgrep"},
 	} {
