@@ -70,4 +70,4 @@ docs: ## docs/cli.md from the commands
 	go run ./cmd/warren docs > docs/cli.md
 
 clean:
-	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules
+	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules test/system/testdata/browser/node_modules

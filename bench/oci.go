@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	ociregistry "github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -39,7 +40,7 @@ PATH=$PATH:/usr/sbin mke2fs -q -F -t ext4 -m 0 -E lazy_itable_init=1,lazy_journa
 qemu-img convert -q -f raw -O qcow2 disk.raw disk.qcow2; sync -f disk.qcow2`
 
 // oci compares the import of a container image of 100 MB, from a registry on loopback and without the warm
-// generation, with the same done by hand.
+// generation, with the same done by hand, and starts of an imported image with those of the base image.
 func (b *bench) oci(ctx context.Context) error {
 	dir, err := os.MkdirTemp(filepath.Dir(filepath.Dir(b.images)), "bench-oci-") // their file system
 	if err != nil {
@@ -84,6 +85,42 @@ func (b *bench) oci(ctx context.Context) error {
 		}
 	}
 	b.rep.ratio("import of a container image / by hand", product, hand, bound{Max: 1.5})
+	return b.importedStarts(ctx, srv.URL)
+}
+
+// importedStarts compares creates of VMs from an imported Debian with systemd with those from the base image, in turns.
+func (b *bench) importedStarts(ctx context.Context, registry string) error {
+	files := filepath.Join(filepath.Dir(filepath.Dir(b.images)), "oci", "debian.tar") // of scripts/test-image.sh
+	layer, err := tarball.LayerFromFile(files)
+	if err != nil {
+		return err
+	}
+	ref, err := pushImage(registry, "debian:1", layer)
+	if err != nil {
+		return err
+	}
+	if err := finish(b.server.cli(ctx, "image", "import", "oci:"+ref, "--name", "imported")); err != nil {
+		return err
+	}
+	first := map[string]*series{
+		"imported": b.rep.series("create -> first exec result, an imported Debian", "ms", bound{}),
+		"base":     b.rep.series("create -> first exec result, base beside it", "ms", bound{}),
+	}
+	for i := range b.n + 1 {
+		for name, s := range first {
+			if i == 0 { // files into the page cache
+				s = &series{}
+			}
+			id, err := timeCreate(ctx, b.server, name, &series{}, s)
+			if err != nil {
+				return err
+			}
+			if err := b.server.remove(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	b.rep.ratio("create -> first exec, an imported image / base", first["imported"], first["base"], bound{Max: 1.1})
 	return nil
 }
 
@@ -111,27 +148,33 @@ func pushSample(url string) (ref, blob string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	img, err := mutate.AppendLayers(empty.Image, layer)
-	if err != nil {
-		return "", "", err
-	}
-	cfg, err := img.ConfigFile()
-	if err != nil {
-		return "", "", err
-	}
-	cfg = cfg.DeepCopy()
-	cfg.OS, cfg.Architecture = "linux", "amd64"
-	if img, err = mutate.ConfigFile(img, cfg); err != nil {
-		return "", "", err
-	}
-	ref = strings.TrimPrefix(url, "http://") + "/sample:1"
-	at, err := name.ParseReference(ref)
-	if err != nil {
-		return "", "", err
-	}
 	digest, err := layer.Digest()
 	if err != nil {
 		return "", "", err
 	}
-	return ref, digest.Hex, remote.Write(at, img)
+	ref, err = pushImage(url, "sample:1", layer)
+	return ref, digest.Hex, err
+}
+
+// pushImage pushes an image of one layer for linux/amd64 to a registry, and returns its name there.
+func pushImage(registry, as string, layer v1.Layer) (ref string, err error) {
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return "", err
+	}
+	cfg, err := img.ConfigFile()
+	if err != nil {
+		return "", err
+	}
+	cfg = cfg.DeepCopy()
+	cfg.OS, cfg.Architecture = "linux", "amd64"
+	if img, err = mutate.ConfigFile(img, cfg); err != nil {
+		return "", err
+	}
+	ref = strings.TrimPrefix(registry, "http://") + "/" + as
+	at, err := name.ParseReference(ref)
+	if err != nil {
+		return "", err
+	}
+	return ref, remote.Write(at, img)
 }

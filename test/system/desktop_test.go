@@ -6,6 +6,7 @@
 package system
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"image"
@@ -112,9 +113,8 @@ func (h *host) visits(name string, n int) string {
 	return lines[n-1]
 }
 
-// asksBrowser evaluates a script in the page of a VM's browser through DevTools, which it
-// reaches by a forwarded port as Playwright and Puppeteer do.
-func (h *host) asksBrowser(name, script string) string {
+// devTools lets use reach the DevTools of a VM's browser at an address of this host.
+func (h *host) devTools(name string, use func(address string)) {
 	h.t.Helper()
 	address := vmtest.FreePort(h.t)
 	_, port, _ := strings.Cut(address, ":")
@@ -127,6 +127,65 @@ func (h *host) asksBrowser(name, script string) string {
 		_ = forward.Process.Signal(os.Interrupt)
 		_ = forward.Wait()
 	}()
+	h.eventually("DevTools answers", func() bool {
+		resp, err := http.Get("http://" + address + "/json/version")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	use(address)
+}
+
+// drives uses the page of a VM's browser with Playwright or Puppeteer, and returns its text.
+func (h *host) drives(name, driver string) (text string) {
+	h.t.Helper()
+	dir := filepath.Join("testdata", "browser")
+	if _, err := os.Stat(filepath.Join(dir, "node_modules/playwright-core")); err != nil {
+		install := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
+		install.Dir = dir
+		if out, err := install.CombinedOutput(); err != nil {
+			h.t.Fatalf("npm ci: %v\n%s", err, out)
+		}
+	}
+	h.devTools(name, func(address string) {
+		ctx, cancel := context.WithTimeout(h.t.Context(), 5*time.Minute)
+		defer cancel()
+		began := time.Now()
+		var failed strings.Builder
+		cmd := exec.CommandContext(ctx, "node", filepath.Join(dir, "drive.mjs"), driver, address)
+		cmd.Stderr = &failed
+		out, err := cmd.Output()
+		if err != nil {
+			h.t.Fatalf("%s fails: %v\n%s", driver, err, failed.String())
+		}
+		var saw struct {
+			Text    string
+			Picture int
+		}
+		if err := json.Unmarshal(out, &saw); err != nil {
+			h.t.Fatalf("%s prints %q: %v", driver, out, err)
+		}
+		h.t.Logf("%s: %s saw the page after %v", name, driver, time.Since(began).Round(time.Second))
+		if saw.Picture < 1000 {
+			h.t.Errorf("%s takes a picture of %d bytes", driver, saw.Picture)
+		}
+		text = saw.Text
+	})
+	return text
+}
+
+// asksBrowser evaluates a script in the page of a VM's browser through DevTools.
+func (h *host) asksBrowser(name, script string) (value string) {
+	h.t.Helper()
+	h.devTools(name, func(address string) { value = h.evaluates(name, address, script) })
+	return value
+}
+
+// evaluates is asksBrowser at the address of DevTools.
+func (h *host) evaluates(name, address, script string) string {
+	h.t.Helper()
 	var pages []struct {
 		Type   string
 		Socket string `json:"webSocketDebuggerUrl"`
@@ -213,7 +272,9 @@ func TestDesktop(t *testing.T) {
 		}
 		h.keepShot(name, img)
 	}
-	if got := h.asksBrowser("copy-1", text); got != "Welcome, Ann" {
-		t.Errorf("DevTools of the copy says that the page has the text %q", got)
+	for name, driver := range map[string]string{"copy-1": "playwright", "desk": "puppeteer"} {
+		if got := h.drives(name, driver); got != "Welcome, Ann" {
+			t.Errorf("%s: %s says that the page has the text %q", name, driver, got)
+		}
 	}
 }
