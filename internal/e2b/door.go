@@ -75,6 +75,8 @@ type Door struct {
 	uploads  map[uploadKey]time.Time     // finished lately; guarded by mu
 	kernels  map[vm.ID]*interpreterState // guarded by mu
 	met      map[vm.ID]bool              // sandboxes that clients were told of; guarded by mu
+
+	withUser sync.Map // vm.ImageID: images that have the Linux user that SDKs expect
 }
 
 // New returns a door.

@@ -212,7 +212,7 @@ func TestBuild(t *testing.T) {
 		".warren/final/etc/resolv.conf":                       "nameserver 10.0.2.3",
 		".warren/final/etc/environment":                       "NODE_EXTRA_CA_CERTS=" + hostCABundle,
 		".warren/final/etc/apt/sources.list.d/debian.sources": "mirror.example",
-		".warren/run/001":                                     "echo hi",
+		".warren/run/002":                                     "echo hi",
 		".warren/mask":                                        "systemd-udevd.service",
 		".warren/enable":                                      "warren-booted.service",
 		"etc/systemd/system/warren-booted.service":            "/run/warren/booted",

@@ -140,7 +140,7 @@ func TestRecipesAll(t *testing.T) {
 		{"go", "go", "go vet ./... && go test ./...", "ok"},
 		{"agents", "agents", "rg --version | head -n 1; git --version", "ripgrep"},
 	} {
-		h.ok("up", c.recipe, "--name", c.recipe, "--mem", "2G")
+		h.ok("up", c.recipe, "--name", c.recipe, "--mem", "2G", "--cpu", "2")
 		h.ok("cp", "-r", "../../examples/"+c.example, c.recipe+":/workspace/project")
 		if got := h.in(c.recipe, 10*time.Minute, "cd /workspace/project && "+c.line); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q in it", c.recipe, got, c.want)
