@@ -17,6 +17,9 @@ func (n *Names) PreviewSite(label string, port uint16) (vm.Site, bool) {
 	if rec, ok := n.engine.VMOf(vm.ID(label)); ok {
 		return siteOf(rec, port), true
 	}
+	if label == "" { // VMs without a name are not found by it
+		return vm.Site{}, false
+	}
 	named := n.engine.VMsNamed(label)
 	if len(named) != 1 || n.shownByOther(label, named[0].Account) {
 		return vm.Site{}, false

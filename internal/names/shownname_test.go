@@ -113,3 +113,15 @@ func TestShownNameMapped(t *testing.T) {
 		t.Errorf("its own account has it not: %v", err)
 	}
 }
+
+// TestNamelessPreview: a VM without a name is found by its id only, also if no other VM is without one.
+func TestNamelessPreview(t *testing.T) {
+	_, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{})
+	if _, byName, err := e.Site(t.Context(), c, string(v.ID), 3000); err != nil || byName {
+		t.Errorf("its preview has no name, but byName is %v: %v", byName, err)
+	}
+	if at, ok := e.PreviewSite("", 3000); ok {
+		t.Errorf("no name finds %s", at.VM)
+	}
+}
