@@ -192,7 +192,9 @@ cp -a "$W/final/." "$R/"
 rm -rf "$R"/var/lib/apt/lists "$R"/var/cache/apt "$R"/var/cache/debconf/*-old "$R"/var/lib/dpkg/*-old \
     "$R"/var/log/dpkg.log "$R"/var/log/apt "$R"/var/log/alternatives.log "$R"/var/log/bootstrap.log \
     "$R"/var/lib/dbus/machine-id "$R"/var/lib/systemd/random-seed "$R"/etc/ssh/ssh_host_* \
-    "$R"/root/.npm "$R"/root/.cache "$R"/etc/.pwd.lock
+    "$R"/root/.npm "$R"/etc/.pwd.lock
+# What was compiled is worth its space; what was downloaded is not.
+[ ! -d "$R/root/.cache" ] || find "$R/root/.cache" -mindepth 1 -maxdepth 1 ! -name go-build -exec rm -rf {} +
 mkdir -p "$R/var/log/apt" "$R/var/lib/apt/lists/partial" "$R/var/cache/apt/archives/partial"
 inside chown _apt:root /var/lib/apt/lists/partial /var/cache/apt/archives/partial
 chmod 700 "$R/var/lib/apt/lists/partial" "$R/var/cache/apt/archives/partial"
