@@ -102,14 +102,14 @@ func suites() []suite {
 		{name: "keeping", budget: 15 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=18m", "-run="+keeping, "./test/system/..."),
 		}},
-		{name: "archives", budget: 8 * time.Minute, steps: []step{
+		{name: "archives", budget: 11 * time.Minute, steps: []step{
 			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=14m", "-run="+archives, "./test/system/..."),
 		}},
 		{name: "control", beside: "keeping", budget: 18 * time.Minute, steps: []step{
 			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=20m", "-run="+control, "./test/system/..."),
 		}},
-		{name: "sdks", budget: 6 * time.Minute, steps: []step{
-			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+sdks, "./test/system/..."),
+		{name: "sdks", beside: "archives", budget: 11 * time.Minute, steps: []step{
+			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=11m", "-parallel=2", "-run="+sdks, "./test/system/..."),
 		}},
 		{name: "containers", budget: 15 * time.Minute, steps: []step{
 			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),
@@ -120,11 +120,11 @@ func suites() []suite {
 		{name: "objects", beside: "safety", budget: 15 * time.Minute, steps: []step{
 			gotest("S3 clients", "-tags=system", "-timeout=18m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
 		}},
-		{name: "shipping", budget: 6 * time.Minute, steps: []step{
+		{name: "shipping", budget: 8 * time.Minute, steps: []step{
 			gotest("between VMs and objects", "-tags=system", "-timeout=14m", "-run="+shipping, "./test/system/..."),
 		}},
-		{name: "volumes", budget: 8 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+volumes, "./test/system/..."),
+		{name: "volumes", beside: "shipping", budget: 11 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=11m", "-parallel=2", "-run="+volumes, "./test/system/..."),
 		}},
 	}
 }
