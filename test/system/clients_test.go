@@ -1,0 +1,77 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build system
+
+package system
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ownFacts are what a client finds true.
+var ownFacts = map[string][]string{
+	"sync_client.py": {
+		"a machine runs a command", "input, variables and the exit code arrive", "output streams", "a failed command raises with check",
+		"a command ends at its timeout", "a file keeps its bytes", "a directory is listed", "a file is moved", "a missing file raises the error class",
+		"forks are a list of running copies", "a list of forks deletes them at its end", "a process in the background ends by a signal",
+		"a terminal shows what a program prints", "a machine is deleted at the end of its block",
+	},
+}
+
+// TestClients: the clients of clients/, from their sources, use a server with real machines.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	t.Run("Python", func(t *testing.T) {
+		dir := absolute("../../clients/python")
+		python := pythonWith(t, filepath.Join(dir, "tests/requirements.txt"))
+		h.clientFinds(t, filepath.Join(dir, "tests"), []string{"PYTHONPATH=" + filepath.Join(dir, "src")}, python, "sync_client.py")
+	})
+}
+
+// pythonWith returns the Python of an environment with the packages of a list.
+func pythonWith(t *testing.T, list string) string {
+	t.Helper()
+	pinned, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatalf("the list of packages: %v", err)
+	}
+	dir := filepath.Join(userCache(), "warren-test-"+strings.NewReplacer("==", "-", "\n", "-").Replace(strings.TrimSpace(string(pinned))))
+	python := filepath.Join(dir, "bin", "python")
+	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
+		return python
+	}
+	for _, argv := range [][]string{{"python3", "-m", "venv", "--clear", dir}, {python, "-m", "pip", "install", "-q", "-r", list}, {"touch", filepath.Join(dir, "done")}} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v failed: %v\n%s", argv, err, out)
+		}
+	}
+	return python
+}
+
+// clientFinds runs a client's script and wants its facts to be true.
+func (h *host) clientFinds(t *testing.T, dir string, env []string, argv ...string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = dir, append(h.environ(), env...)
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s took %s", argv[1], time.Since(began).Round(time.Millisecond))
+	if err != nil {
+		t.Errorf("%v failed: %v\n%s", argv, err, out)
+	}
+	for _, fact := range ownFacts[argv[1]] {
+		if !strings.Contains(string(out), fact+": true\n") {
+			t.Errorf("with %s it is not true that %s\n%s", argv[1], fact, out)
+		}
+	}
+}
