@@ -52,10 +52,15 @@ func reach(t reflect.Type, in map[reflect.Type]bool) {
 	}
 }
 
-// renamed are the names of structs whose own name another struct has.
+// renamed are the names of structs whose own name another struct has, or that say nothing
+// outside of this package.
 var renamed = map[reflect.Type]string{
 	reflect.TypeFor[vm.File]():       "ImageFile",
 	reflect.TypeFor[vm.FileChange](): "ChangedFile",
+	reflect.TypeFor[okBody]():        "Done",
+	reflect.TypeFor[healthBody]():    "Health",
+	reflect.TypeFor[idBody]():        "KilledVM",
+	reflect.TypeFor[awaited]():       "AwaitedVM",
 }
 
 // choices are the values of types that clients look at.
