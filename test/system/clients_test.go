@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// ownFacts are what a client finds true.
+// ownFacts are what the clients find true, by their scripts.
 var ownFacts = map[string][]string{
 	"sync_client.py": {
 		"a machine runs a command", "input, variables and the exit code arrive", "output streams", "a failed command raises with check",
@@ -23,17 +23,54 @@ var ownFacts = map[string][]string{
 		"forks are a list of running copies", "a list of forks deletes them at its end", "a process in the background ends by a signal",
 		"a terminal shows what a program prints", "a machine is deleted at the end of its block",
 	},
+	"async_client.py": {
+		"commands run at the same time", "closing a stream ends the command", "a terminal is attached again", "a terminal answers what was typed",
+		"a closed terminal raises the error class", "a suspended machine says so", "a resumed machine runs", "a rollback restores files",
+		"a preview has an address", "a preview link has a token", "an operation is called by its id",
+	},
+	"client.mjs": {
+		"a machine runs a command", "input, variables and the exit code arrive", "output streams", "leaving the loop ends the command",
+		"a failed command throws with check", "a command ends at its timeout", "a file keeps its bytes", "a directory is listed", "a file is moved",
+		"a missing file throws the error class", "a wrong key throws the error class with a hint", "forks are a list of running copies",
+		"a process in the background ends by a signal", "a terminal shows what a program prints", "a terminal that is not there throws the error class",
+		"an operation is called by its id", "a machine is deleted at the end of its block",
+	},
 }
 
-// TestClients: the clients of clients/, from their sources, use a server with real machines.
+// TestClients: the clients of clients/, from their sources, use a server with real machines. What
+// they send again is tested against stand-ins.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	t.Run("Python", func(t *testing.T) {
 		dir := absolute("../../clients/python")
 		python := pythonWith(t, filepath.Join(dir, "tests/requirements.txt"))
-		h.clientFinds(t, filepath.Join(dir, "tests"), []string{"PYTHONPATH=" + filepath.Join(dir, "src")}, python, "sync_client.py")
+		env := []string{"PYTHONPATH=" + filepath.Join(dir, "src"), "PYTHONDONTWRITEBYTECODE=1"}
+		for _, script := range []string{"test_retry.py", "sync_client.py", "async_client.py"} {
+			h.clientFinds(t, filepath.Join(dir, "tests"), env, python, script)
+		}
 	})
+	t.Run("TypeScript", func(t *testing.T) {
+		dir := absolute("../../clients/typescript")
+		builds(t, dir)
+		h.clientFinds(t, filepath.Join(dir, "tests"), nil, "node", "client.mjs")
+		h.clientFinds(t, filepath.Join(dir, "tests"), nil, "node", "retry.mjs")
+	})
+}
+
+// builds compiles the TypeScript client.
+func builds(t *testing.T, dir string) {
+	t.Helper()
+	for _, argv := range [][]string{{"npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"}, {"node_modules/.bin/tsc"}} {
+		if _, err := os.Stat(filepath.Join(dir, "node_modules/typescript")); err == nil && argv[0] == "npm" {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v failed: %v\n%s", argv, err, out)
+		}
+	}
 }
 
 // pythonWith returns the Python of an environment with the packages of a list.

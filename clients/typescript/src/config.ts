@@ -67,6 +67,7 @@ export function segment(value: string): string {
 /** Milliseconds until a request is sent again; undefined: it is not. */
 export function waitBefore(attempt: number, method: string, err: WarrenError, retries: number, retryAfter: string | null): number | undefined {
   if (!repeatable.has(method) || attempt >= retries || !(err instanceof UnavailableError || err instanceof BusyError)) return undefined;
+  if (err.status !== 0 && err.status < 500 && !(err instanceof BusyError)) return undefined; // not a Warren server
   const pause = Math.min(8000, 250 * 2 ** attempt) * (0.5 + Math.random() / 2);
   return Math.max(pause, Math.min(30_000, 1000 * (Number(retryAfter ?? 0) || 0)));
 }

@@ -22,7 +22,7 @@ export interface Operations {
   /** Attach to a terminal over a WebSocket; since replays output from an offset in place of the screen. */
   attachTerminal: { path: { session: string; vm: string; }; query: { cols?: number; rows?: number; since?: number; }; body: undefined; answer: unknown };
   /** Wait until the VM no longer runs. */
-  awaitVM: { path: { vm: string; }; query: {}; body: undefined; answer: awaited };
+  awaitVM: { path: { vm: string; }; query: {}; body: undefined; answer: types.AwaitedVM };
   /** Make a snapshot from a spec. */
   buildSnapshot: { path: {}; query: {}; body: types.BuildSnapshot; answer: types.BuiltSnapshot };
   /** Pack a VM for another server: its repositories, the objects that it published, its record and receipts; with machine=true its disk and memory, with image=true the image below. Of the objects it takes at most maxBytes, the newest first. With an end mark. */
@@ -30,11 +30,11 @@ export interface Operations {
   /** Set lifecycle rules, default retention or tags of a bucket. */
   changeBucket: { path: { bucket: string; }; query: {}; body: types.ChangeBucket; answer: types.Bucket };
   /** Set permission bits. */
-  changeFileMode: { path: { vm: string; }; query: {}; body: types.FileOp; answer: okBody };
+  changeFileMode: { path: { vm: string; }; query: {}; body: types.FileOp; answer: types.Done };
   /** Add and remove rules of the guest's network policy, at once. */
   changeNetwork: { path: { vm: string; }; query: {}; body: types.ChangeNetwork; answer: types.ChangedNetwork };
   /** Change what an identity may do with a repository. */
-  changeRepoPermission: { path: { identity: string; repo: string; }; query: {}; body: types.GrantRepo; answer: okBody };
+  changeRepoPermission: { path: { identity: string; repo: string; }; query: {}; body: types.GrantRepo; answer: types.Done };
   /** Replace the Linux users of a permission; absent: no change. */
   changeVMPermission: { path: { identity: string; vm: string; }; query: {}; body: types.GrantVM; answer: types.VMPermission };
   /** Look up the TXT record of a verification. */
@@ -94,9 +94,9 @@ export interface Operations {
   /** Refused: each mapped name gets a certificate of its own. */
   createWildcardCertificate: { path: { domain: string; }; query: {}; body: undefined; answer: unknown };
   /** Delete a branch that is not protected. */
-  deleteBranch: { path: { branch: string; repo: string; }; query: {}; body: undefined; answer: okBody };
+  deleteBranch: { path: { branch: string; repo: string; }; query: {}; body: undefined; answer: types.Done };
   /** Delete an identity with its tokens, keys and permissions; its connections are closed. */
-  deleteIdentity: { path: { identity: string; }; query: {}; body: undefined; answer: okBody };
+  deleteIdentity: { path: { identity: string; }; query: {}; body: undefined; answer: types.Done };
   /** Delete a snapshot; VMs made from it stay. */
   deleteSnapshot: { path: { snapshot: string; }; query: {}; body: undefined; answer: types.ChangedSnapshot };
   /** Delete a VM in any state, with its disk and logs; with shred=true its keys are destroyed before the answer, which lists what is unreadable and what is not. */
@@ -122,7 +122,7 @@ export interface Operations {
   /** End the job of a VM: carry out the decided steps, return the open ones, and keep the record; a deleted VM is found by its id. */
   finishVM: { path: { vm: string; }; query: {}; body: types.FinishVM; answer: types.Job };
   /** Forget an ended process and its log. */
-  forgetProcess: { path: { process: string; vm: string; }; query: {}; body: undefined; answer: okBody };
+  forgetProcess: { path: { process: string; vm: string; }; query: {}; body: undefined; answer: types.Done };
   /** Make running copies, all or none; the parent keeps running. */
   forkVM: { path: { vm: string; }; query: {}; body: types.ForkVM; answer: types.ForkedVM };
   /** One ask, with everything that an approval would let happen. */
@@ -170,7 +170,7 @@ export interface Operations {
   /** The state of the guest: processes, terminals, ports with their answer to a request, services, mounts, roles; what the last start lost. */
   getGuestState: { path: { vm: string; }; query: {}; body: undefined; answer: types.GuestState };
   /** The process runs. */
-  getHealth: { path: {}; query: {}; body: undefined; answer: healthBody };
+  getHealth: { path: {}; query: {}; body: undefined; answer: types.Health };
   /** Platform, capacity and VMs of this host. */
   getHost: { path: {}; query: {}; body: undefined; answer: types.Host };
   /** Since when the VM is idle, what keeps it awake, when it falls asleep; does not wake it. */
@@ -208,7 +208,7 @@ export interface Operations {
   /** The quota and use of an account. */
   getQuota: { path: { account: string; }; query: {}; body: undefined; answer: types.QuotaState };
   /** The server accepts requests. */
-  getReady: { path: {}; query: {}; body: undefined; answer: healthBody };
+  getReady: { path: {}; query: {}; body: undefined; answer: types.Health };
   /** The signed receipt of a VM, which may be deleted: its audit records with proofs. */
   getReceipt: { path: { vm: string; }; query: {}; body: undefined; answer: types.Receipt };
   /** What this host holds of a VM: files, snapshots, forks, copies taken out, audit records; a deleted VM is found by its id. */
@@ -272,7 +272,7 @@ export interface Operations {
   /** Let an identity or a VM use the keys with a prefix. */
   grantBucket: { path: { bucket: string; }; query: {}; body: types.BucketGrant; answer: types.BucketGrant };
   /** Let an identity read, or read and write, a repository. */
-  grantRepo: { path: { identity: string; repo: string; }; query: {}; body: types.GrantRepo; answer: okBody };
+  grantRepo: { path: { identity: string; repo: string; }; query: {}; body: types.GrantRepo; answer: types.Done };
   /** Let a VM use a repository, or change what it may do with it. */
   grantRepoToVM: { path: { repo: string; vm: string; }; query: {}; body: types.GrantVMRepo; answer: types.VMRepo };
   /** Let a VM use a secret. */
@@ -290,7 +290,7 @@ export interface Operations {
   /** Press a key, or several together. */
   keyScreen: { path: { vm: string; }; query: {}; body: types.KeyScreen; answer: types.ScreenSize };
   /** End the machine at once; the disk is as of its last sync. */
-  killVM: { path: { vm: string; }; query: {}; body: undefined; answer: idBody };
+  killVM: { path: { vm: string; }; query: {}; body: undefined; answer: types.KilledVM };
   /** Set and remove labels of a VM. */
   labelVM: { path: { vm: string; }; query: {}; body: types.LabelVM; answer: types.VM };
   /** Accounts. */
@@ -388,9 +388,9 @@ export interface Operations {
   /** Lock a volume: remove its key from memory. */
   lockVolume: { path: { volume: string; }; query: { project?: string; }; body: types.LockVolume; answer: types.Volume };
   /** Make a directory. */
-  makeDirectory: { path: { vm: string; }; query: {}; body: types.FileOp; answer: okBody };
+  makeDirectory: { path: { vm: string; }; query: {}; body: types.FileOp; answer: types.Done };
   /** Make a symlink. */
-  makeSymlink: { path: { vm: string; }; query: {}; body: types.FileOp; answer: okBody };
+  makeSymlink: { path: { vm: string; }; query: {}; body: types.FileOp; answer: types.Done };
   /** Mark a turn: a state of memory and disk to which undo returns. */
   markTurn: { path: { vm: string; }; query: {}; body: types.MarkTurn; answer: types.Turn };
   /** Mount an unlocked volume, a directory of the host, or objects of a bucket, in a VM; a sleeping VM is woken. An identity may mount a volume if its permission asks for it. */
@@ -422,7 +422,7 @@ export interface Operations {
   /** Store a file, or a directory as tar.zst, as a new version of an object, from a frozen state of the disk. An identity needs a permission for root, and a grant to write the key. */
   publishFromVM: { path: { vm: string; }; query: {}; body: types.PublishRequest; answer: types.Published };
   /** Write a file. */
-  putFile: { path: { path: string; vm: string; }; query: {}; body: types.FileContent; answer: okBody };
+  putFile: { path: { path: string; vm: string; }; query: {}; body: types.FileContent; answer: types.Done };
   /** Write a new version of a key. */
   putObject: { path: { bucket: string; key: string; }; query: { tag?: Array<string>; }; body: Blob | ArrayBuffer | Uint8Array | string; answer: types.Object };
   /** Paths of a state of the VM's disk as tar, with an end mark. */
@@ -432,45 +432,45 @@ export interface Operations {
   /** A tree as tar, with an end mark. */
   readTar: { path: { path: string; vm: string; }; query: {}; body: undefined; answer: unknown };
   /** End a hold early. */
-  releaseHold: { path: { hold: string; vm: string; }; query: {}; body: undefined; answer: okBody };
+  releaseHold: { path: { hold: string; vm: string; }; query: {}; body: undefined; answer: types.Done };
   /** Remove an account; with force also its VMs. */
-  removeAccount: { path: { account: string; }; query: { force?: boolean; }; body: undefined; answer: okBody };
+  removeAccount: { path: { account: string; }; query: { force?: boolean; }; body: undefined; answer: types.Done };
   /** Remove an empty bucket; with force=true with everything in it that is not retained. */
-  removeBucket: { path: { bucket: string; }; query: { force?: boolean; }; body: undefined; answer: okBody };
+  removeBucket: { path: { bucket: string; }; query: { force?: boolean; }; body: undefined; answer: types.Done };
   /** Refused: this server serves no DNS. */
   removeDNSRecord: { path: {}; query: { domain?: string; record?: string; }; body: undefined; answer: unknown };
   /** Remove. */
-  removeFile: { path: { vm: string; }; query: {}; body: types.FileOp; answer: okBody };
+  removeFile: { path: { vm: string; }; query: {}; body: types.FileOp; answer: types.Done };
   /** GitHub sync is not available. */
   removeGitHubSync: { path: { repo: string; }; query: {}; body: undefined; answer: unknown };
   /** End a mapping. */
-  removeMapping: { path: { domain: string; }; query: {}; body: undefined; answer: okBody };
+  removeMapping: { path: { domain: string; }; query: {}; body: undefined; answer: types.Done };
   /** Write a delete marker, or remove a version. */
   removeObject: { path: { bucket: string; key: string; }; query: { bypass?: boolean; version?: string; }; body: undefined; answer: types.Object };
   /** Remove the path rule with an id or a pattern. */
   removePathRule: { path: { vm: string; }; query: { mount?: string; rule?: string; }; body: undefined; answer: types.PathRules };
   /** Remove a network policy that no VM uses. */
-  removePolicy: { path: { policy: string; }; query: {}; body: undefined; answer: okBody };
+  removePolicy: { path: { policy: string; }; query: {}; body: undefined; answer: types.Done };
   /** Delete a repository with its history. */
-  removeRepo: { path: { repo: string; }; query: {}; body: undefined; answer: okBody };
+  removeRepo: { path: { repo: string; }; query: {}; body: undefined; answer: types.Done };
   /** Remove an SSH key, named by id, name or fingerprint; connections that use it are closed. */
-  removeSSHKey: { path: { identity: string; key: string; }; query: {}; body: undefined; answer: okBody };
+  removeSSHKey: { path: { identity: string; key: string; }; query: {}; body: undefined; answer: types.Done };
   /** Remove a secret; no VM can use it any more. */
-  removeSecret: { path: { secret: string; }; query: {}; body: undefined; answer: okBody };
+  removeSecret: { path: { secret: string; }; query: {}; body: undefined; answer: types.Done };
   /** Stop and remove a service that was added. */
   removeService: { path: { service: string; vm: string; }; query: {}; body: undefined; answer: types.RemovedService };
   /** Remove a webhook. */
-  removeTrigger: { path: { repo: string; trigger: string; }; query: {}; body: undefined; answer: okBody };
+  removeTrigger: { path: { repo: string; trigger: string; }; query: {}; body: undefined; answer: types.Done };
   /** Remove a verification, and a verified domain with its mappings. */
   removeVerification: { path: {}; query: {}; body: types.Domain; answer: types.Domain };
   /** Erase a volume that no VM has mounted. */
-  removeVolume: { path: { volume: string; }; query: { project?: string; }; body: undefined; answer: okBody };
+  removeVolume: { path: { volume: string; }; query: { project?: string; }; body: undefined; answer: types.Done };
   /** Remove a way to unlock a volume. */
-  removeVolumeKey: { path: { slot: string; volume: string; }; query: { project?: string; }; body: undefined; answer: okBody };
+  removeVolumeKey: { path: { slot: string; volume: string; }; query: { project?: string; }; body: undefined; answer: types.Done };
   /** Remove a snapshot of a volume. */
-  removeVolumeSnapshot: { path: { volume: string; volumesnapshot: string; }; query: { project?: string; }; body: undefined; answer: okBody };
+  removeVolumeSnapshot: { path: { volume: string; volumesnapshot: string; }; query: { project?: string; }; body: undefined; answer: types.Done };
   /** Rename. */
-  renameFile: { path: { vm: string; }; query: {}; body: types.FileOp; answer: okBody };
+  renameFile: { path: { vm: string; }; query: {}; body: types.FileOp; answer: types.Done };
   /** Rename a snapshot. */
   renameSnapshot: { path: { snapshot: string; }; query: {}; body: types.NameSnapshot; answer: types.ChangedSnapshot };
   /** Give a VM another name, which no other VM of the account has. */
@@ -486,21 +486,21 @@ export interface Operations {
   /** Set retention or legal hold of a version. */
   retainObject: { path: { bucket: string; key: string; }; query: { version?: string; }; body: types.RetainObject; answer: types.Object };
   /** End a grant. */
-  revokeBucket: { path: { bucket: string; }; query: { identity?: string; prefix?: string; vm?: string; }; body: undefined; answer: okBody };
+  revokeBucket: { path: { bucket: string; }; query: { identity?: string; prefix?: string; vm?: string; }; body: undefined; answer: types.Done };
   /** Revoke a key. */
-  revokeKey: { path: { key: string; }; query: {}; body: undefined; answer: okBody };
+  revokeKey: { path: { key: string; }; query: {}; body: undefined; answer: types.Done };
   /** Remove a permission for a repository. */
-  revokeRepo: { path: { identity: string; repo: string; }; query: {}; body: undefined; answer: okBody };
+  revokeRepo: { path: { identity: string; repo: string; }; query: {}; body: undefined; answer: types.Done };
   /** End a VM's use of a repository, and its fetches and pushes in progress. */
   revokeRepoFromVM: { path: { repo: string; vm: string; }; query: {}; body: undefined; answer: Record<string, unknown> };
   /** End an access key and the links signed with it. */
-  revokeS3Key: { path: { key: string; }; query: {}; body: undefined; answer: okBody };
+  revokeS3Key: { path: { key: string; }; query: {}; body: undefined; answer: types.Done };
   /** End the use of a secret by a VM. */
-  revokeSecret: { path: { secret: string; vm: string; }; query: {}; body: undefined; answer: okBody };
+  revokeSecret: { path: { secret: string; vm: string; }; query: {}; body: undefined; answer: types.Done };
   /** Revoke a token at once. */
-  revokeToken: { path: { identity: string; token: string; }; query: {}; body: undefined; answer: okBody };
+  revokeToken: { path: { identity: string; token: string; }; query: {}; body: undefined; answer: types.Done };
   /** Remove a permission; connections that use it are closed. */
-  revokeVM: { path: { identity: string; vm: string; }; query: {}; body: undefined; answer: okBody };
+  revokeVM: { path: { identity: string; vm: string; }; query: {}; body: undefined; answer: types.Done };
   /** Put the files of an earlier commit back; what was there is committed first. Starts the VM. */
   rollbackMemory: { path: { vm: string; }; query: {}; body: types.RollbackMemory; answer: types.Memory };
   /** Restore a generation of the VM. */
@@ -514,7 +514,7 @@ export interface Operations {
   /** Give a secret a new value at its service: by an OAuth refresh, or by its rotator. VMs use it from then on. */
   rotateSecret: { path: { secret: string; }; query: {}; body: undefined; answer: types.Secret };
   /** Give an unlocked volume that no VM has mounted another key. */
-  rotateVolumeKey: { path: { volume: string; }; query: { project?: string; }; body: undefined; answer: okBody };
+  rotateVolumeKey: { path: { volume: string; }; query: { project?: string; }; body: undefined; answer: types.Done };
   /** Run a shell command and wait for it. */
   runCommand: { path: { vm: string; }; query: {}; body: types.ExecAwait; answer: types.ExecResult };
   /** Turn the wheel of the pointer. */
@@ -530,7 +530,7 @@ export interface Operations {
   /** Type into a terminal, wait until it is quiet, and return the output. */
   sendTerminal: { path: { session: string; vm: string; }; query: {}; body: types.PtyInput; answer: types.PtyOutput };
   /** Choose the branch that a clone checks out. */
-  setDefaultBranch: { path: { repo: string; }; query: {}; body: types.DefaultBranch; answer: okBody };
+  setDefaultBranch: { path: { repo: string; }; query: {}; body: types.DefaultBranch; answer: types.Done };
   /** Replace the guest's network policy, at once. Connections that it does not allow are closed. */
   setNetwork: { path: { vm: string; }; query: {}; body: types.SetNetwork; answer: types.ChangedNetwork };
   /** Set whether the VM resumes after the host has restarted. */
@@ -552,7 +552,7 @@ export interface Operations {
   /** Make a link for one object that ends by itself. */
   signObject: { path: { bucket: string; key: string; }; query: {}; body: types.SignObject; answer: types.SignedObject };
   /** Send a signal to its group. */
-  signalProcess: { path: { process: string; vm: string; }; query: {}; body: types.Signal; answer: okBody };
+  signalProcess: { path: { process: string; vm: string; }; query: {}; body: types.Signal; answer: types.Done };
   /** Take a snapshot of an unlocked volume. */
   snapshotVolume: { path: { volume: string; }; query: { project?: string; }; body: types.NewVolumeSnapshot; answer: types.VolumeSnapshot };
   /** Start a command in the background. */
@@ -590,7 +590,7 @@ export interface Operations {
   /** Make a volume ready to be mounted. */
   unlockVolume: { path: { volume: string; }; query: { project?: string; }; body: types.UnlockVolume; answer: types.UnlockedVolume };
   /** Unmount a volume or a directory of the host: by its path in the guest, its name or its id. */
-  unmountInVM: { path: { vm: string; }; query: { force?: boolean; path?: string; }; body: undefined; answer: okBody };
+  unmountInVM: { path: { vm: string; }; query: { force?: boolean; path?: string; }; body: undefined; answer: types.Done };
   /** Remove a pattern of protected branches. */
   unprotectBranch: { path: { branch: string; repo: string; }; query: {}; body: undefined; answer: types.ProtectedBranches };
   /** Check the audit chain. */
@@ -612,7 +612,7 @@ export interface Operations {
   /** Write a file of any size. */
   writeFile: { path: { path: string; vm: string; }; query: { mode?: string; parents?: boolean; }; body: Blob | ArrayBuffer | Uint8Array | string; answer: types.WrittenFile };
   /** Unpack a tar below a directory. */
-  writeTar: { path: { path: string; vm: string; }; query: {}; body: Blob | ArrayBuffer | Uint8Array | string; answer: okBody };
+  writeTar: { path: { path: string; vm: string; }; query: {}; body: Blob | ArrayBuffer | Uint8Array | string; answer: types.Done };
 }
 
 /** The method and the path of each operation. */

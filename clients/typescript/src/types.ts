@@ -160,6 +160,11 @@ export interface AuditReport {
   signed: number;
 }
 
+export interface AwaitedVM {
+  exitStatus: string;
+  id: string;
+}
+
 export interface BaseImage {
   dockerfileContent?: string;
 }
@@ -857,6 +862,8 @@ export interface Domain {
   verificationCode?: string;
 }
 
+export interface Done {}
+
 export interface DrainedVM {
   error?: string;
   id: string;
@@ -1422,6 +1429,11 @@ export interface GuestTerminal {
   waits?: string;
 }
 
+export interface Health {
+  status: string;
+  version: string;
+}
+
 export interface HiddenDir {
   group: string;
   own?: boolean;
@@ -1598,6 +1610,10 @@ export interface KeyList {
 
 export interface KeyScreen {
   keys?: string;
+}
+
+export interface KilledVM {
+  id: string;
 }
 
 export type Kind = "internal" | "invalid" | "not-found" | "unauthenticated" | "denied" | "exists" | "state" | "busy" | "limit" | "no-space" | "unsupported" | "unavailable" | "timeout" | "guest" | "corrupt" | "cancelled";
@@ -3532,19 +3548,3 @@ export interface WrittenFile {
   file: FileInfo;
   sha256: string;
 }
-
-export interface awaited {
-  exitStatus: string;
-  id: string;
-}
-
-export interface healthBody {
-  status: string;
-  version: string;
-}
-
-export interface idBody {
-  id: string;
-}
-
-export interface okBody {}

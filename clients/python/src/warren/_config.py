@@ -82,7 +82,9 @@ def wait_before(attempt: int, method: str, err: WarrenError, retries: int, retry
     """Seconds until a request is sent again; None: it is not."""
     if method not in REPEATABLE or attempt >= retries or not isinstance(err, UnavailableError | BusyError):
         return None
-    pause = min(8.0, 0.25 * 2**attempt) * (0.5 + random.random() / 2)
+    if 0 < err.status < 500 and not isinstance(err, BusyError):
+        return None  # not a Warren server
+    pause: float = min(8.0, 0.25 * 2.0**attempt) * (0.5 + random.random() / 2)
     try:
         return max(pause, min(30.0, float(retry_after or 0)))
     except ValueError:

@@ -164,6 +164,11 @@ class AuditReport(TypedDict):
     signed: int
 
 
+class AwaitedVM(TypedDict):
+    exitStatus: str
+    id: str
+
+
 class BaseImage(TypedDict):
     dockerfileContent: NotRequired[str]
 
@@ -854,6 +859,10 @@ class Domain(TypedDict):
     verificationCode: NotRequired[str]
 
 
+class Done(TypedDict):
+    pass
+
+
 class DrainedVM(TypedDict):
     error: NotRequired[str]
     id: str
@@ -1411,6 +1420,11 @@ class GuestTerminal(TypedDict):
     waits: NotRequired[str]
 
 
+class Health(TypedDict):
+    status: str
+    version: str
+
+
 class HiddenDir(TypedDict):
     group: str
     own: NotRequired[bool]
@@ -1584,6 +1598,10 @@ class KeyList(TypedDict):
 
 class KeyScreen(TypedDict):
     keys: NotRequired[str]
+
+
+class KilledVM(TypedDict):
+    id: str
 
 
 Kind = Literal["internal", "invalid", "not-found", "unauthenticated", "denied", "exists", "state", "busy", "limit", "no-space", "unsupported", "unavailable", "timeout", "guest", "corrupt", "cancelled"]
@@ -3511,21 +3529,3 @@ class WhoAmI(TypedDict):
 class WrittenFile(TypedDict):
     file: FileInfo
     sha256: str
-
-
-class awaited(TypedDict):
-    exitStatus: str
-    id: str
-
-
-class healthBody(TypedDict):
-    status: str
-    version: str
-
-
-class idBody(TypedDict):
-    id: str
-
-
-class okBody(TypedDict):
-    pass

@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import base64
 import builtins
+import time
 from collections.abc import Iterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 
 from .. import _config, types
-from .._errors import NotFoundError
+from .._errors import NotFoundError, TimedOutError
 from .._wire import Collected, CommandError, CommandTimeout, Messages, Output, Result, command_body, without_none
 from .files import Files
 from .terminal import Terminal
 
 if TYPE_CHECKING:
     from .client import Warren
+
+TURN = 60.0  # the longest that one request waits for something
 
 
 class Machine:
@@ -128,8 +131,7 @@ class Machine:
 
     def wait_port(self, port: int, timeout: float | None = None) -> None:
         """Waits until a program in the machine accepts connections on a TCP port."""
-        ms = None if timeout is None else max(1, int(timeout * 1000))
-        self._client._json("POST", f"{self._path}/ports/{port}/wait", query=without_none(timeoutMs=ms))
+        _waiting(self._client, f"{self._path}/ports/{port}/wait", timeout)
 
     def fork(
         self, count: int = 1, *, name: str | None = None, ttl: int | None = None, network: str | None = None, volumes: str | None = None
@@ -202,6 +204,18 @@ class Machine:
         return str(made["url"])
 
 
+def _waiting(client: Warren, path: str, timeout: float | None) -> Any:
+    """Asks in turns, so that no request waits for longer than connections live."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = TURN if end is None else max(0.001, min(TURN, end - time.monotonic()))
+        try:
+            return client._json("POST", path, query={"timeoutMs": int(left * 1000)})
+        except TimedOutError as err:
+            if err.code != "EXEC_TIMED_OUT" or (end is not None and time.monotonic() >= end):
+                raise
+
+
 class Machines(builtins.list[Machine]):
     """A list of machines. `with` deletes at the end those that this program made."""
 
@@ -272,8 +286,7 @@ class Process:
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for its end and returns its exit code. TimedOutError: it still runs."""
-        ms = None if timeout is None else max(1, int(timeout * 1000))
-        ended = self._client._json("POST", self._path + "/wait", query=without_none(timeoutMs=ms))
+        ended = _waiting(self._client, self._path + "/wait", timeout)
         return int(ended["exitCode"])
 
     def output(self) -> str:
