@@ -66,8 +66,11 @@ bench: deps build ## figures beside their floors and peers, in one run
 requirements: ## each requirement, the tests that cite it, how they ended at this commit
 	@go run ./tools/requirements
 
-docs: ## docs/cli.md from the commands
+docs: ## docs/cli.md from the commands, api/openapi.json from the routes, the types of clients from that
 	go run ./cmd/warren docs > docs/cli.md
+	go test ./internal/httpd -run='^TestOpenAPIFile$$' -update
+	go run ./tools/clienttypes
+	python3 clients/python/unasync.py
 
 clean:
 	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules test/system/testdata/browser/node_modules

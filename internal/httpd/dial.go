@@ -24,9 +24,7 @@ func (s *server) dial(q *request) error {
 		return err
 	}
 	defer conn.Close()
-	q.header("")
-	q.w.Header().Del("Content-Type")
-	ws, err := websocket.Accept(q.w, q.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	ws, err := s.upgrade(q)
 	if err != nil {
 		return nil // Accept has answered
 	}

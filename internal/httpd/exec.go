@@ -161,9 +161,7 @@ func (s *server) execSocket(q *request) error {
 	if !strings.EqualFold(q.Header.Get("Upgrade"), "websocket") {
 		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket").WithHint("use POST for lines of JSON, or /exec-await")
 	}
-	q.header("")
-	q.w.Header().Del("Content-Type")
-	conn, err := websocket.Accept(q.w, q.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	conn, err := s.upgrade(q)
 	if err != nil {
 		return nil // Accept has answered
 	}
@@ -327,6 +325,27 @@ func (l *lines) message(m any) error {
 	return nil
 }
 
+// keepAlive writes a blank line now and then until ctx ends: clients give up connections on
+// which nothing arrives.
+func (l *lines) keepAlive(ctx context.Context) {
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			l.mu.Lock()
+			_, err := l.w.Write([]byte{'\n'})
+			l.f.Flush()
+			l.mu.Unlock()
+			if err != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 type lineStream struct {
 	*lines
 	name string
@@ -392,6 +411,7 @@ func (s *server) execChunked(q *request) error {
 	}
 	var fed sync.WaitGroup
 	defer fed.Wait()
+	fed.Go(func() { l.keepAlive(ctx) })
 	defer cancel() // ends input that the command did not read
 	if in.Stdin {
 		fed.Go(func() {

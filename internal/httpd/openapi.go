@@ -4,17 +4,17 @@
 package httpd
 
 import (
+	"cmp"
 	"encoding/json"
+	"net/http"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/warren-vm/warren/api"
-	"github.com/warren-vm/warren/vm"
 )
 
 // openapi sends the description of the API, generated from the table of routes and the
-// types of package api.
+// types of package api. api/openapi.json is a copy of it.
 func (s *server) openapi(q *request) error {
 	q.header("application/json")
 	data, err := json.MarshalIndent(s.document(), "", " ")
@@ -27,8 +27,15 @@ func (s *server) openapi(q *request) error {
 
 type object = map[string]any
 
+const aboutAPI = "Self-hosted computers for AI agents. Every failure has the form of ErrorBody: `code` is for programs, `message` and `hint` are for people. " +
+	"Members that a request has and a schema does not are ignored."
+
 func (s *server) document() object {
-	g := schemas{}
+	g := newSchemas()
+	for i := range s.table {
+		g.seen(s.table[i].in, g.sent)
+		g.seen(s.table[i].out, g.answered)
+	}
 	paths := object{}
 	for i := range s.table {
 		r := s.table[i].route
@@ -42,10 +49,14 @@ func (s *server) document() object {
 	}
 	return object{
 		"openapi": "3.1.0",
-		"info":    object{"title": "Warren", "version": api.Version, "license": object{"name": "Apache-2.0"}},
+		"info": object{
+			"title": "Warren", "version": api.Version, "description": aboutAPI,
+			"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		},
+		"servers": []object{{"url": "http://127.0.0.1:8787", "description": "a server with its defaults, on this computer"}},
 		"paths":   paths,
 		"components": object{
-			"schemas": g,
+			"schemas": g.named,
 			"securitySchemes": object{
 				"key":   object{"type": "http", "scheme": "bearer"},
 				"token": object{"type": "apiKey", "in": "header", "name": api.HeaderIdentityToken},
@@ -55,24 +66,15 @@ func (s *server) document() object {
 	}
 }
 
-func (g schemas) operation(r route) object {
-	op := object{"summary": r.doc, "responses": object{
-		"default": object{"description": "failure", "content": jsonBody(g.ref(reflect.TypeFor[api.ErrorBody]()))},
-	}}
-	ok := object{"description": "success"}
-	switch {
-	case r.out != nil:
-		ok["content"] = jsonBody(g.ref(reflect.TypeOf(r.out)))
-	case r.stream:
-		ok["content"] = object{"application/octet-stream": object{}}
-	}
-	op["responses"].(object)["200"] = ok
+func (g *schemas) operation(r route) object {
+	op := object{"operationId": operationIDs[r.method+" "+r.pattern], "summary": r.doc, "responses": g.responses(r)}
 	switch {
 	case r.in != nil:
 		op["requestBody"] = object{"content": jsonBody(g.ref(reflect.TypeOf(r.in)))}
-	case r.method == "PUT" && r.stream:
+	case r.method == http.MethodPut && r.stream:
 		op["requestBody"] = object{"content": object{"application/octet-stream": object{}}}
 	}
+	op["security"] = []object{} // none
 	if r.right != public {
 		op["security"] = []object{{"key": []string{}}}
 		switch {
@@ -83,116 +85,75 @@ func (g schemas) operation(r route) object {
 		}
 		op["x-right"] = r.right
 	}
-	params := []object{}
-	for p := range strings.SplitSeq(r.pattern, "/") {
-		if name, is := strings.CutPrefix(p, "{"); is {
-			name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
-			params = append(params, parameter("path", name, true))
-		}
-	}
-	for name := range strings.FieldsSeq(r.query) {
-		params = append(params, parameter("query", name, false))
-	}
-	if strings.Contains(r.pattern, "/{vm}/") {
-		params = append(params, parameter("header", api.HeaderLinuxUser, false))
-	}
-	if len(params) > 0 {
+	if params := parameters(r); len(params) > 0 {
 		op["parameters"] = params
 	}
 	return op
 }
 
-func parameter(in, name string, required bool) object {
-	return object{"name": name, "in": in, "required": required, "schema": object{"type": "string"}}
+// responses are the answers of a route.
+func (g *schemas) responses(r route) object {
+	out := object{"default": object{"description": "failure", "content": jsonBody(g.ref(reflect.TypeFor[api.ErrorBody]()))}}
+	name := r.method + " " + r.pattern
+	if sockets[name] {
+		out["101"] = object{"description": "the connection is a WebSocket now"}
+		return out
+	}
+	content := object{}
+	for kind := range strings.FieldsSeq(media[name]) {
+		content[kind] = object{}
+	}
+	switch {
+	case r.out != nil && r.stream && r.method != http.MethodPut:
+		content["application/x-ndjson"] = object{"schema": g.ref(reflect.TypeOf(r.out))} // of each line
+	case r.out != nil:
+		content["application/json"] = object{"schema": g.ref(reflect.TypeOf(r.out))}
+	case len(content) == 0 && r.stream:
+		content["application/octet-stream"] = object{}
+	case len(content) == 0:
+		content["application/json"] = object{}
+	}
+	ok := object{"description": "success", "content": content}
+	out["200"] = ok
+	if also := statuses[name]; also != "" {
+		out[also] = ok
+	}
+	return out
+}
+
+// parameters are those of a route's path, query and headers.
+func parameters(r route) []object {
+	var params []object
+	for p := range strings.SplitSeq(r.pattern, "/") {
+		if name, is := strings.CutPrefix(p, "{"); is {
+			name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
+			params = append(params, parameter("path", name, true, "string"))
+		}
+	}
+	for name := range strings.FieldsSeq(r.query) {
+		at := r.method + " " + r.pattern
+		params = append(params, parameter("query", name, needed[at] && !optional[name], cmp.Or(queryTypes[at+" "+name], queryTypes[name])))
+	}
+	if strings.Contains(r.pattern, "/{vm}/") {
+		params = append(params, parameter("header", api.HeaderLinuxUser, false, "string"))
+	}
+	return params
+}
+
+func parameter(in, name string, required bool, kind string) object {
+	schema := object{"type": "string"}
+	switch kind {
+	case "integer":
+		schema = object{"type": "integer", "minimum": 0}
+	case "boolean":
+		schema = object{"type": "boolean"}
+	case "strings":
+		schema = object{"type": "array", "items": schema}
+	}
+	if name == "port" && in == "path" {
+		schema = object{"type": "integer", "minimum": 1, "maximum": 65535}
+	}
+	return object{"name": name, "in": in, "required": required, "schema": schema}
 }
 
 func jsonBody(schema object) object { return object{"application/json": object{"schema": schema}} }
-
-var apiPackage = reflect.TypeFor[api.ErrorBody]().PkgPath()
-
-// schemas are the JSON schemas of Go types, by name.
-type schemas map[string]any
-
-func (g schemas) ref(t reflect.Type) object {
-	switch t {
-	case reflect.TypeFor[time.Time]():
-		return object{"type": "string", "format": "date-time"}
-	case reflect.TypeFor[vm.Optional[vm.Seconds]]():
-		return object{"type": []string{"integer", "null"}}
-	case reflect.TypeFor[vm.Optional[[]string]]():
-		return object{"type": []string{"array", "null"}, "items": object{"type": "string"}}
-	case reflect.TypeFor[vm.NetworkSpec]():
-		return object{"anyOf": []object{{"type": "string"}, g.ref(reflect.TypeFor[vm.NetworkRequest]())}}
-	case reflect.TypeFor[json.RawMessage]():
-		return object{}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return nullable(g.ref(t.Elem()))
-	case reflect.String:
-		return object{"type": "string"}
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.Float32, reflect.Float64:
-		return object{"type": "number"}
-	case reflect.Map:
-		return object{"type": "object", "additionalProperties": g.ref(t.Elem())}
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return object{"type": "string", "contentEncoding": "base64"}
-		}
-		return object{"type": "array", "items": g.ref(t.Elem())}
-	case reflect.Struct:
-		return g.structRef(t)
-	case reflect.Interface:
-		return object{}
-	default:
-		return object{"type": "integer"}
-	}
-}
-
-// nullable lets a schema accept null, too.
-func nullable(schema object) object {
-	if t, is := schema["type"].(string); is {
-		schema["type"] = []string{t, "null"}
-		return schema
-	}
-	return object{"anyOf": []object{schema, {"type": "null"}}}
-}
-
-func (g schemas) structRef(t reflect.Type) object {
-	name := t.Name()
-	if name == "" {
-		return object{"type": "object"}
-	}
-	ref := object{"$ref": "#/components/schemas/" + name}
-	if _, known := g[name]; known {
-		return ref
-	}
-	props := object{}
-	g[name] = object{"type": "object", "properties": props}
-	g.fields(t, props)
-	return ref
-}
-
-// fields adds the members of a struct and of its embedded structs. Outer members override
-// embedded ones.
-func (g schemas) fields(t reflect.Type, props object) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case f.Anonymous && tag == "":
-			g.fields(f.Type, props)
-		case tag == "-" || !f.IsExported():
-		default:
-			if tag == "" {
-				tag = f.Name
-			}
-			props[tag] = g.ref(f.Type)
-			if f.Type.Kind() == reflect.Slice && t.PkgPath() != apiPackage {
-				props[tag] = nullable(props[tag].(object)) // only package api promises [] for an empty list
-			}
-		}
-	}
-}

@@ -4,9 +4,13 @@
 package httpd
 
 import (
+	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +51,12 @@ func (g schemaBook) fits(at string, schema map[string]any, v any) (misfits []str
 	case map[string]any:
 		props, _ := schema["properties"].(map[string]any)
 		more, _ := schema["additionalProperties"].(map[string]any)
+		required, _ := schema["required"].([]any)
+		for _, name := range required {
+			if _, ok := v[name.(string)]; !ok {
+				misfits = append(misfits, at+"."+name.(string)+" is missing")
+			}
+		}
 		for name, one := range v {
 			member, ok := props[name].(map[string]any)
 			switch {
@@ -104,7 +114,7 @@ func TestOpenAPI(t *testing.T) {
 		if op == nil || op["summary"] == "" {
 			t.Errorf("%s %s is not described", r.method, r.pattern)
 		}
-		if (op["security"] == nil) != (r.right == public) {
+		if rights, _ := op["security"].([]any); (len(rights) == 0) != (r.right == public) {
 			t.Errorf("%s %s: security %v", r.method, r.pattern, op["security"])
 		}
 		described++
@@ -202,6 +212,79 @@ func TestOpenAPI(t *testing.T) {
 	check("POST", "/v1/vms/{vm}/kill", b.do("POST", "/v1/vms/"+id+"/kill", nil))
 	check("POST", "/v1/vms/{vm}/await", b.do("POST", "/v1/vms/"+id+"/await", nil))
 	check("DELETE", "/v1/vms/{vm}", b.do("DELETE", "/v1/vms/"+id, nil))
+}
+
+var update = flag.Bool("update", false, "write api/openapi.json")
+
+// openapiFile is the copy of the description from which the clients' types are made.
+const openapiFile = "../../api/openapi.json"
+
+// TestOpenAPIFile: the copy in the repository is what the handlers say. Each route has an id
+// of its own, and no id of the copy has disappeared or leads to another route.
+func TestOpenAPIFile(t *testing.T) {
+	s := &server{}
+	ids, missing := map[string]string{}, maps.Clone(operationIDs)
+	for _, r := range s.routes() {
+		s.table = append(s.table, tableRow{route: r})
+		route := r.method + " " + r.pattern
+		id := operationIDs[route]
+		if id == "" || ids[id] != "" {
+			t.Errorf("%s has no id of its own in operationIDs: %q is the id of %q", route, id, ids[id])
+		}
+		ids[id] = route
+		delete(missing, route)
+	}
+	if len(missing) > 0 {
+		t.Errorf("operationIDs has routes that do not exist: %v", missing)
+	}
+	g := newSchemas()
+	for i := range s.table {
+		g.operation(s.table[i].route)
+	}
+	if len(g.clashes) > 0 {
+		t.Errorf("types have the same name; add one to renamed: %v", g.clashes)
+	}
+	now, err := json.MarshalIndent(s.document(), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = append(now, '\n')
+	was, err := os.ReadFile(openapiFile)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	for id, route := range idsIn(t, was) {
+		if _, path, _ := strings.Cut(ids[id], " "); strings.ReplaceAll(path, "...}", "}") != route {
+			t.Errorf("the id %s was released for %s and is now that of %q", id, route, ids[id])
+		}
+	}
+	switch {
+	case bytes.Equal(was, now):
+	case *update && !t.Failed():
+		if err := os.WriteFile(openapiFile, now, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is not what the handlers say: run `make docs`", openapiFile)
+	}
+}
+
+// idsIn are the ids in a description, with their paths.
+func idsIn(t *testing.T, data []byte) map[string]string {
+	t.Helper()
+	var doc struct {
+		Paths map[string]map[string]struct{ OperationID string }
+	}
+	if err := json.Unmarshal(data, &doc); err != nil && len(data) > 0 {
+		t.Fatalf("%s is no JSON: %v", openapiFile, err)
+	}
+	ids := map[string]string{}
+	for path, item := range doc.Paths {
+		for _, op := range item {
+			ids[op.OperationID] = path
+		}
+	}
+	return ids
 }
 
 // unresolved lists the references below v that lead nowhere.

@@ -5,6 +5,7 @@ package httpd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,6 +48,8 @@ type Config struct {
 	SSHAddress string
 	// MCP answers at /mcp, for callers whose credentials are known; nil = there is none.
 	MCP http.Handler
+	// WebOrigins are the origins of pages that may use the API, such as https://app.example.com.
+	WebOrigins []string
 	// Rate is how many requests per second one caller (an account's keys, or an identity)
 	// may make in the long run. Four times as many may come at once; 0 = no limit.
 	Rate int
@@ -146,6 +149,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set(api.HeaderVersion, api.Version)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
+	if s.forPages(w, r) {
+		return
+	}
 	if err := s.serve(q); err != nil {
 		q.fail(s, err)
 	}
@@ -246,7 +252,7 @@ func (q *request) secret() (secret string, tokenOnly bool) {
 	}
 	scheme, secret, _ := strings.Cut(q.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", false
+		return q.protocol(protocolKey), false
 	}
 	return strings.TrimSpace(secret), false
 }
@@ -285,7 +291,9 @@ func (s *server) authenticate(q *request) (vm.Actor, error) {
 func (q *request) ref() string { return q.values["vm"] }
 
 // user is the Linux user that the caller acts as; "" = root.
-func (q *request) user() string { return q.Header.Get(api.HeaderLinuxUser) }
+func (q *request) user() string {
+	return cmp.Or(q.Header.Get(api.HeaderLinuxUser), q.protocol(protocolUser))
+}
 
 // path is the guest's file in the path of the URL.
 func (q *request) path() string {

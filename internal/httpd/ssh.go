@@ -49,9 +49,7 @@ func (s *server) sshSocket(q *request) error {
 	case !strings.EqualFold(q.Header.Get("Upgrade"), "websocket"):
 		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket").WithHint("`warren ssh-config` writes what OpenSSH needs for it")
 	}
-	q.header("")
-	q.w.Header().Del("Content-Type")
-	conn, err := websocket.Accept(q.w, q.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	conn, err := s.upgrade(q)
 	if err != nil {
 		return nil // Accept has answered
 	}

@@ -130,9 +130,7 @@ func (s *server) ptySocket(q *request, find func(context.Context) (engine.Termin
 	if err != nil {
 		return err
 	}
-	q.header("")
-	q.w.Header().Del("Content-Type")
-	conn, err := websocket.Accept(q.w, q.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	conn, err := s.upgrade(q)
 	if err != nil {
 		_ = t.Detach()
 		return nil // Accept has answered

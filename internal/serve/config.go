@@ -52,6 +52,7 @@ type Config struct {
 	PreviewDomain words    `yaml:"previewDomain" json:"previewDomain"`       // previews are <port>-<VM>. followed by one of these
 	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`           // port in preview addresses, if another is forwarded to it; empty = the one it listens on
 	HostNames     []string `yaml:"hostNames" json:"hostNames"`               // further host names of the API
+	WebOrigins    []string `yaml:"webOrigins" json:"webOrigins"`             // origins of pages that may use the API, such as https://app.example.com
 	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"`       // of the ACME server that certifies mapped domains; empty with acmeEmail = Let's Encrypt
 	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`               // contact for the ACME server; both empty = no certificates are ordered
 	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`           // program that sets TXT records, for wildcard certificates of preview domains; empty = the host's CA signs them
@@ -105,7 +106,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 		PreviewDomain: splitList(getenv("WARREN_PREVIEW_DOMAIN")), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
 		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"), ACMEDNSHook: getenv("WARREN_ACME_DNS_HOOK"),
-		AskWebhook: getenv("WARREN_ASK_WEBHOOK"), ReachPrivate: splitList(getenv("WARREN_REACH_PRIVATE")), EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
+		AskWebhook: getenv("WARREN_ASK_WEBHOOK"), ReachPrivate: splitList(getenv("WARREN_REACH_PRIVATE")), EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")), WebOrigins: splitList(getenv("WARREN_WEB_ORIGINS")),
 	}
 	layers := []Config{flags, environ, file, defaults}
 	origins := []string{"flag", "environment", "file", "default"}
@@ -159,6 +160,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("hostId", func(c *Config) *string { return &c.HostID })
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
+	list("webOrigins", func(c *Config) *[]string { return &c.WebOrigins })
 	for i := range layers {
 		if layers[i].RequireKVM || i == len(layers)-1 {
 			out.RequireKVM = layers[i].RequireKVM
@@ -182,7 +184,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, askWebhook, auditKey, auditSigner, auditAnchor, auditCredentials, auditKeep, auditArgs, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, s3Url, s3Endpoint, s3Credentials, clamd, askWebhook, auditKey, auditSigner, auditAnchor, auditCredentials, auditKeep, auditArgs, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, webOrigins, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
 	}
 	return c, nil
 }
@@ -275,6 +277,11 @@ func (c Config) check() error {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			return vm.Errorf(vm.Invalid, addr, "not an address for %s", name).
 				WithHint("give host:port, such as 127.0.0.1:8787, or off")
+		}
+	}
+	for _, origin := range c.WebOrigins {
+		if u, err := url.Parse(origin); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.Contains(origin, "*") {
+			return vm.Errorf(vm.Invalid, origin, "not an origin for webOrigins").WithHint("give scheme and host, such as https://app.example.com")
 		}
 	}
 	if u, err := url.Parse(c.S3URL); c.S3URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {

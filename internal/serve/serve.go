@@ -276,7 +276,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	}
 	forMCP, wire := s.openMCP(lifetime)
 	door := httpd.New(httpd.Config{
-		House: s.house, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate), MCP: forMCP,
+		House: s.house, Log: s.log, HostNames: s.cfg.HostNames, WebOrigins: s.cfg.WebOrigins, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate), MCP: forMCP,
 		Settings: map[string]any{"data": string(s.dir), "settings": settings}, Rate: s.cfg.rate(),
 	})
 	sandboxes, err := s.sandboxes(lifetime)
