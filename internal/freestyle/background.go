@@ -20,7 +20,7 @@ const (
 	maxRemember  = 20000
 )
 
-// background is a request that goes on without its connection, or did.
+// background is a request that is carried out without its connection, or was.
 type background struct {
 	began    time.Time
 	over     chan struct{} // closed when its answer is stored

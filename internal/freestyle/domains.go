@@ -87,7 +87,7 @@ func (r *tlsRule) check(c *caller, here bool) error {
 func (r *tlsRule) port() uint16 { return uint16(r.Destination.Port) }
 
 type tlsAnswer struct {
-	ID           string       `json:"id"`
+	ID           string       `json:"id"` // the domain: each leads to one place
 	Account      vm.AccountID `json:"accountId"`
 	Action       string       `json:"action"`
 	Domain       string       `json:"domain"`
@@ -105,7 +105,7 @@ func (c *caller) shownMapping(m vm.Mapping) tlsAnswer {
 		on.Slug = rec.Name
 	}
 	at := m.CreatedAt.UTC()
-	return tlsAnswer{m.ID, m.Account, "allow", m.Domain, "http", tlsEndpoint{Public: true}, tlsEndpoint{VM: string(m.VM), Port: int(m.Port)}, []dependency{on}, at, at}
+	return tlsAnswer{m.Domain, m.Account, "allow", m.Domain, "http", tlsEndpoint{Public: true}, tlsEndpoint{VM: string(m.VM), Port: int(m.Port)}, []dependency{on}, at, at}
 }
 
 func (c *caller) mappings() (answer, error) {
@@ -139,18 +139,18 @@ func (c *caller) mappings() (answer, error) {
 	return ok(map[string]any{"rules": shown, "totalCount": len(all)})
 }
 
-// findMapping finds a mapping by its id or its domain.
-func (c *caller) findMapping(ref string) (vm.Mapping, error) {
+// findMapping finds a mapping by its domain.
+func (c *caller) findMapping(domain string) (vm.Mapping, error) {
 	list, err := c.d.Names.Mappings(c.ctx, c.call)
 	if err != nil {
 		return vm.Mapping{}, err
 	}
 	for _, m := range list {
-		if m.ID == ref || m.Domain == ref {
+		if m.Domain == domain {
 			return m, nil
 		}
 	}
-	return vm.Mapping{}, vm.Errorf(vm.NotFound, vm.Clip(ref, 80), "no such TLS rule").WithHint("tls.list() says which there are")
+	return vm.Mapping{}, vm.Errorf(vm.NotFound, vm.Clip(domain, 80), "no such TLS rule").WithHint("tls.list() says which there are")
 }
 
 func (c *caller) mapDomain() (answer, error) {
@@ -162,7 +162,7 @@ func (c *caller) mapDomain() (answer, error) {
 		return answer{}, err
 	}
 	if m, err := c.findMapping(in.Domain); err == nil {
-		return answer{}, vm.Errorf(vm.Exists, m.Domain, "the name leads to a VM already").WithHint("replace its rule, %s, or delete it", m.ID)
+		return answer{}, vm.Errorf(vm.Exists, m.Domain, "the name leads to a VM already").WithHint("replace its rule, or delete it")
 	}
 	return c.lead(in)
 }

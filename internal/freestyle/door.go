@@ -74,6 +74,9 @@ func (d *Door) Wait() { d.work.Wait() }
 // others are paths of generations of the API that this server does not have.
 var others = regexp.MustCompile(`^/v(?:[2-4]|[6-9]|[1-9][0-9])/(?:vms|snapshots|identities|firewall|tls|domains|vpcs|tunnels)(?:/|$)`)
 
+// twice is a path whose base URL has a version, before that of the SDK.
+var twice = regexp.MustCompile(`^/v5/v[0-9]`)
+
 // Takes reports whether a request to Warren's own address is for the door.
 func (d *Door) Takes(r *http.Request) bool {
 	return r.URL.Path == Prefix || strings.HasPrefix(r.URL.Path, Prefix+"/") || others.MatchString(r.URL.Path)
@@ -151,7 +154,7 @@ func (c *caller) unknown() (answer, error) {
 	case others.MatchString(path):
 		return answer{}, vm.Errorf(vm.Unsupported, what, "this SDK speaks another generation of Freestyle's API than this server").
 			WithHint("use freestyle@0.2.x, which speaks /v5, or freestyle@0.1.x, which speaks /v1")
-	case strings.HasPrefix(path, Prefix+"/v"):
+	case twice.MatchString(path):
 		return answer{}, vm.Errorf(vm.NotFound, what, "no such route: the base URL must not have a version").
 			WithHint("leave %s out of the base URL; the SDK adds its own", Prefix)
 	}

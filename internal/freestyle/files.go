@@ -358,22 +358,36 @@ func (c *caller) writeJSON() error {
 	return nil
 }
 
-// replace writes a file. One that exists keeps its mode unless another is given.
+// replace writes a file. One that exists keeps its mode unless another is given; what the new
+// mode forbids is forbidden before the new content is there.
 func (c *caller) replace(id, p string, mode *uint32, digest string, r io.Reader, size int64) error {
 	if size > maxFile {
 		return &vm.Error{Kind: vm.Limit, Subject: vm.Clip(p, 200), Msg: "a file has at most 16 GiB", Code: largeBody}
 	}
-	o := vm.WriteOptions{Parents: true, Size: size}
+	o := vm.WriteOptions{Parents: true, Size: size, Mode: newMode}
 	if mode != nil {
 		o.Mode = *mode
-	} else if _, err := c.d.Inside.StatFollow(c.ctx, c.call, id, "", p); vm.KindOf(err) == vm.NotFound && vm.AsError(err).Code == "FILE_NOT_FOUND" {
-		o.Mode = newMode
-	} else if err != nil {
+	}
+	old, err := c.d.Inside.StatFollow(c.ctx, c.call, id, "", p)
+	exists := err == nil
+	if !exists && vm.AsError(err).Code != "FILE_NOT_FOUND" {
+		return err
+	}
+	change := func(to uint32) error {
+		if !exists || mode == nil || to == old.Mode&0o7777 {
+			return nil
+		}
+		old.Mode = to
+		return c.d.Inside.SetAttr(c.ctx, c.again(), id, "", p, vm.FileAttr{Mode: &to})
+	}
+	if err := change(old.Mode & o.Mode); err != nil {
 		return err
 	}
 	if digest != "" {
 		r, o.Size = &checked{r, sha256.New(), digest}, -1
 	}
-	_, err := c.d.Inside.WriteFile(c.ctx, c.again(), id, "", p, o, r)
-	return err
+	if _, err := c.d.Inside.WriteFile(c.ctx, c.again(), id, "", p, o, r); err != nil {
+		return err
+	}
+	return change(o.Mode)
 }

@@ -296,7 +296,7 @@ type socket struct {
 	readers sync.WaitGroup
 }
 
-func (k *socket) write(kind websocket.MessageType, data []byte) error {
+func (k *socket) frame(kind websocket.MessageType, data []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(k.ctx, writeWithin)
@@ -309,12 +309,12 @@ func (k *socket) say(m serverMessage) error {
 	if err != nil {
 		return err
 	}
-	return k.write(websocket.MessageText, data)
+	return k.frame(websocket.MessageText, data)
 }
 
 // Write sends output.
 func (k *socket) Write(p []byte) (int, error) {
-	if err := k.write(websocket.MessageBinary, p); err != nil {
+	if err := k.frame(websocket.MessageBinary, p); err != nil {
 		return 0, err
 	}
 	return len(p), nil

@@ -5,8 +5,7 @@
 // against the server that FREESTYLE_API_URL and FREESTYLE_API_KEY name.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { createRequire } from "node:module";
-import path from "node:path";
+import { fileURLToPath } from "node:url";
 import * as sdk from "freestyle-v5";
 
 export const url = process.env.FREESTYLE_API_URL;
@@ -64,7 +63,7 @@ export function terminal() {
   };
 }
 
-const command = path.join(path.dirname(createRequire(import.meta.url).resolve("freestyle-v5/package.json", { paths: [process.cwd()] })), "dist/cli/index.js");
+const command = fileURLToPath(new URL("../node_modules/freestyle-v5/dist/cli/index.js", import.meta.url));
 
 // cli runs the package's command line.
 export function cli(...args) {

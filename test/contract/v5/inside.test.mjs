@@ -144,13 +144,13 @@ test("a terminal is opened, left and joined again", async () => {
   assert.deepEqual([joined.created, joined.sessionId], [false, s.sessionId]);
   await two.until("first");
   const three = terminal();
-  await vm.pty.attach({ session: s.sessionId, ...three.events });
+  const third = await vm.pty.attach({ session: s.sessionId, ...three.events });
   await three.until("first");
   joined.write("exit 4\n");
   assert.deepEqual([await two.exited, await three.exited], [4, 4]);
   const after = (await vm.pty.list()).sessions.find((x) => x.sessionId === s.sessionId);
   assert.deepEqual([after.state, after.exitCode, after.slug], ["exited", 4, undefined]);
-  joined.detach();
+  for (const open of [joined, third]) open.detach();
 });
 
 test("a terminal runs a command and is closed", async () => {
@@ -159,6 +159,7 @@ test("a terminal runs a command and is closed", async () => {
   assert.equal(s.slug, undefined);
   assert.equal((await vm.pty.close(s.sessionId)).sessionId, s.sessionId);
   await fails(vm.pty.close(s.sessionId), 404, "NOT_FOUND");
+  s.detach();
   await assert.rejects(vm.pty.open({ slug: "123" }), /400/);
   await assert.rejects(vm.pty.open({ replaceOnExit: true }), /501/);
   await assert.rejects(vm.pty.attach({ session: 99999 }), /404/);

@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Who may do what in /v5, what a VM may reach, names, and what is refused.
+// Rights of callers in /v5, what a VM may reach, names, and what is refused.
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
 import { as, client, closed, fails, Freestyle, FreestyleApiError, raw, terminal, url, withVM } from "./common.mjs";
@@ -46,7 +46,6 @@ test("an identity has tokens and permissions", async () => {
 test("a token reaches the VM that it was granted, and nothing else", async () => {
   const m = await member();
   assert.equal((await m.vm.exec("echo hi")).stdout, "hi\n");
-  assert.equal((await m.vm.exec("sleep 6; echo later")).stdout, "later\n");
   const t = terminal();
   const s = await m.vm.pty.open({ exec: "echo seen", ...t.events });
   await t.until("seen");
@@ -54,8 +53,11 @@ test("a token reaches the VM that it was granted, and nothing else", async () =>
   await withVM({}, async (other, made) => {
     await fails(as(m.token).vms.ref(made.vmId).exec("true"), 403, "FORBIDDEN");
   });
-  for (const denied of [m.vm.delete(), m.vm.pause(), m.vm.snapshot(), m.vm.update({ slug: "x" }), as(m.token).vms.create(closed), as(m.token).identities.create(), as(m.token).firewall.rules.list()])
-    await fails(denied, 403, "FORBIDDEN");
+  const their = as(m.token);
+  for (const denied of [
+    () => m.vm.delete(), () => m.vm.pause(), () => m.vm.snapshot(), () => m.vm.update({ slug: "x" }), () => their.vms.create(closed), () => their.identities.create(), () => their.firewall.rules.list(),
+  ])
+    await fails(denied(), 403, "FORBIDDEN");
   await m.identity.tokens.revoke(m.tokenId);
   await fails(m.vm.exec("true"), 401, "INVALID_API_KEY", "token");
   await m.identity.delete();
