@@ -72,6 +72,7 @@ const (
 	OpUnmount  Op = "unmount" // and unplugged
 	OpVMRename Op = "vm-rename"
 	OpLabel    Op = "label"   // labels of a VM are set or removed
+	OpAmend    Op = "amend"   // how people call a VM and how long it is kept are changed
 	OpSandbox  Op = "sandbox" // the time-out of a VM of E2B's API, or its key, is set
 	// A file or directory of a VM becomes an object, and the other way round.
 	OpPublish     Op = "publish"
@@ -256,6 +257,12 @@ var transitions = map[Op]map[State]Next{
 		Stopped:   {During: Stopped, After: Stopped},
 		Lost:      {During: Lost, After: Lost},
 	},
+	OpAmend: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+		Lost:      {During: Lost, After: Lost},
+	},
 	OpRecover: { // After is the goal; the actual state is found out
 		Building:   {During: Building, After: Running},
 		Starting:   {During: Starting, After: Suspended},
@@ -284,7 +291,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpPaths, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpBundle, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpPaths, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpTurn, OpDiff, OpBundle, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpAmend, OpDelete}
 	return append(ops, guestOps...)
 }
 

@@ -49,6 +49,9 @@ type Persistence struct {
 	DeleteEvent string          `json:"deleteEvent,omitempty"` // ephemeral only; in the caller's spelling
 }
 
+// MaxDisplayName is the length of the longest display name, in bytes.
+const MaxDisplayName = 200
+
 // MaxPriority is the highest priority of a sticky VM: it is evicted last.
 const MaxPriority = 10
 
@@ -80,13 +83,16 @@ const EmulatedWarning = "emulated: not an isolation boundary"
 
 // VM is the record of one virtual machine.
 type VM struct {
-	ID         ID        `json:"id"`
-	Account    AccountID `json:"account"`
-	Name       string    `json:"name,omitempty"` // a label; may repeat between VMs
-	State      State     `json:"state"`
-	Reason     string    `json:"reason,omitempty"`     // why it is in this state, e.g. "host-restart"
-	Op         Op        `json:"op,omitempty"`         // operation in progress, for recovery; "" = none
-	InstanceID string    `json:"instanceId,omitempty"` // changes with each start of a machine
+	ID      ID        `json:"id"`
+	Account AccountID `json:"account"`
+	Name    string    `json:"name,omitempty"` // a label; may repeat between VMs
+	// DisplayName is what people read instead of Name; "" = there is none. A fork has none.
+	DisplayName string `json:"displayName,omitempty"`
+
+	State      State  `json:"state"`
+	Reason     string `json:"reason,omitempty"`     // why it is in this state, e.g. "host-restart"
+	Op         Op     `json:"op,omitempty"`         // operation in progress, for recovery; "" = none
+	InstanceID string `json:"instanceId,omitempty"` // changes with each start of a machine
 
 	Image       ImageID       `json:"image"`
 	ImageName   string        `json:"imageName"`

@@ -141,7 +141,7 @@ func activityOf(op vm.Op) int {
 		return 1
 	case vm.OpRead, vm.OpObjectRead, vm.OpRepoRead, vm.OpFetch, vm.OpDiff:
 		return 2
-	case vm.OpNetwork, vm.OpResize, vm.OpVMRename, vm.OpLabel, vm.OpGrant, vm.OpWrite, vm.OpQuota:
+	case vm.OpNetwork, vm.OpResize, vm.OpVMRename, vm.OpLabel, vm.OpAmend, vm.OpGrant, vm.OpWrite, vm.OpQuota:
 		return 3
 	case vm.OpDelete, vm.OpRemove, vm.OpVolumeRemove, vm.OpKeyRevoke, vm.OpTokenRevoke, vm.OpAccountRemove, vm.OpIdentityDelete, vm.OpRepoRemove, vm.OpBucketRemove, vm.OpObjectRemove, vm.OpAuditPrune:
 		return 4

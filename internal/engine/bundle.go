@@ -197,7 +197,7 @@ func (e *Engine) planUnpack(ctx context.Context, c *vm.Call, u Unpacking) (rec v
 	}
 	r := CreateRequest{
 		Size: u.Manifest.Size, Profile: u.VM.Profile, Persistence: &u.VM.Persistence, StopOnIdle: u.VM.IdleStops,
-		IdleTimeout: vm.Optional[vm.Seconds]{Set: true, Null: u.VM.IdleTimeout == nil}, Workdir: u.VM.Workdir, Labels: u.VM.Labels, Paths: u.VM.Paths,
+		IdleTimeout: vm.Optional[vm.Seconds]{Set: true, Null: u.VM.IdleTimeout == nil}, Workdir: u.VM.Workdir, Labels: u.VM.Labels, DisplayName: u.VM.DisplayName, Paths: u.VM.Paths,
 	}
 	if u.VM.IdleTimeout != nil {
 		r.IdleTimeout.Value = *u.VM.IdleTimeout
@@ -210,7 +210,7 @@ func (e *Engine) planUnpack(ctx context.Context, c *vm.Call, u Unpacking) (rec v
 		return err
 	}
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
-		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels, fillPaths,
+		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels, fillDisplayName, fillPaths,
 	} {
 		if err := fill(&rec, r, img); err != nil {
 			return rec, img, err

@@ -143,7 +143,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest, network vm.NetworkPolicy)
 	var children []vm.VM
 	for i := range r.Count {
 		rec := parent
-		rec.ID, rec.Name = vm.NewID(), ""
+		rec.ID, rec.Name, rec.DisplayName = vm.NewID(), "", ""
 		rec.State, rec.Op, rec.Reason, rec.InstanceID = vm.Starting, vm.OpCreate, "", vm.NewInstanceID()
 		rec.CreatedAt, rec.LastActive, rec.StartedAt = now, now, time.Time{}
 		rec.Previews = nil // like every new VM, a child starts without previews

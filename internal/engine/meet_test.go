@@ -219,6 +219,10 @@ func verbs(e *vmtest.House) map[string]func(context.Context, *vm.Call, string) e
 			}
 			return err
 		},
+		"amend": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.Amend(ctx, c, r, engine.Amendment{IdleTimeout: vm.Null[vm.Seconds]()})
+			return err
+		},
 		"label": func(ctx context.Context, c *vm.Call, r string) error {
 			_, err := e.Label(ctx, c, r, vm.SetLabels(map[string]string{"by": "verb"}))
 			return err
@@ -426,7 +430,7 @@ func TestAllPairs(t *testing.T) {
 	ops := map[string]vm.Op{
 		"suspend": vm.OpSuspend, "fork": vm.OpFork, "snapshot": vm.OpSnapshot, "keep": vm.OpKeep, "turn": vm.OpTurn, "schedule": vm.OpCapture,
 		"start": vm.OpStart, "stop": vm.OpStop, "kill": vm.OpKill, "delete": vm.OpDelete, "network": vm.OpNetwork,
-		"vm-rename": vm.OpVMRename, "label": vm.OpLabel, "wait port": vm.OpDial,
+		"vm-rename": vm.OpVMRename, "label": vm.OpLabel, "amend": vm.OpAmend, "wait port": vm.OpDial,
 		"exec": vm.OpExec, "start process": vm.OpExec, "write": vm.OpWrite, "open": vm.OpRead, "stat": vm.OpRead, "readdir": vm.OpRead,
 		"mkdir": vm.OpMkdir, "rename": vm.OpRename, "remove": vm.OpRemove, "chmod": vm.OpChmod, "symlink": vm.OpSymlink,
 		"watch": vm.OpWatch, "stats": vm.OpStats, "dial": vm.OpDial, "tar down": vm.OpRead, "tar up": vm.OpWrite,

@@ -61,7 +61,7 @@ func meet(running, verb vm.Op, own bool) meeting {
 }
 
 // brief reports whether a verb only writes the VM's record, which takes no time.
-func brief(verb vm.Op) bool { return verb == vm.OpVMRename || verb == vm.OpLabel }
+func brief(verb vm.Op) bool { return verb == vm.OpVMRename || verb == vm.OpLabel || verb == vm.OpAmend }
 
 // captures reports whether a verb holds a VM only while it is captured.
 func captures(verb vm.Op) bool {

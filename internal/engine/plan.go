@@ -70,7 +70,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 	}
 	network := func(rec *vm.VM, r CreateRequest, img vm.Image) error { return e.fillNetwork(c, rec, r.Network, img) }
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
-		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels, fillPaths,
+		e.fillSize, fillProfile, network, fillPersistence, fillLimits, fillWorkdir, fillLabels, fillDisplayName, fillPaths,
 	} {
 		if err := fill(&rec, r, img); err != nil {
 			return nil, err

@@ -39,6 +39,7 @@ type Forked struct {
 // SnapshotRequest asks for a generation that is kept under a name.
 type SnapshotRequest struct {
 	Name        string
+	Note        string          // for people; at most 200 bytes are kept
 	Persistence *vm.Persistence // nil = sticky, priority 5
 	DiskOnly    bool            // no memory; the file system is frozen for the instant
 	Volumes     string          // for mounted volumes: VolumesCut, VolumesDetach; "" = refuse

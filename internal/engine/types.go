@@ -13,6 +13,7 @@ import (
 // CreateRequest asks for a VM. The zero value is a complete request.
 type CreateRequest struct {
 	Name         string
+	DisplayName  string         // what people read instead of the name
 	UniqueName   bool           // refuse a name that is taken in the account, kind Exists
 	Image        string         // name, image id or snapshot id; "" = the default image
 	Size         vm.Size        // a zero field = the default

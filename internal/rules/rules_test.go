@@ -95,6 +95,7 @@ var allowed = map[string][]string{
 	"internal/house":      {"internal/evidence", "internal/asks", "internal/policy", "internal/backup", "internal/handoff", "vm", "internal/ledger", "internal/journal", "internal/access", "internal/meter", "internal/vault", "internal/engine", "internal/inside", "internal/names", "internal/job", "internal/answers", "internal/changes", "internal/repo", "internal/objects", "internal/ship", "internal/outside", "internal/secret"},
 	"internal/httpd":      {"internal/asks", "vm", "api", "internal/spec", "internal/journal", "internal/access", "internal/vault", "internal/engine", "internal/inside", "internal/job", "internal/answers", "internal/changes", "internal/house", "internal/vt", "internal/repo", "internal/objects", "internal/ship", "internal/handoff", "internal/policy", "internal/secret", "internal/pathrule", "internal/screen"},
 	"internal/e2b":        {"vm", "api", "internal/access", "internal/engine", "internal/inside", "internal/journal", "internal/policy"},
+	"internal/freestyle":  {"vm", "api", "internal/access", "internal/answers", "internal/engine", "internal/inside", "internal/journal", "internal/meter", "internal/names", "internal/policy"},
 	"internal/sshd":       {"vm", "internal/engine", "internal/repo"},
 	"internal/cli":        {"vm", "api", "client", "internal/treesync", "internal/receipt", "internal/devcontainer", "internal/mcpd"},
 	"internal/mcpd":       {"vm", "api", "client"},

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"net"
-	"net/http"
 	"strconv"
 
 	"github.com/warren-vm/warren/internal/e2b"
@@ -33,15 +32,4 @@ func (s *stack) sandboxes(lifetime context.Context) (*e2b.Door, error) {
 		Engine: h.Engine, Inside: h.Inside, Access: h.Access, Policy: h.Policy, Journal: h.Journal, Log: s.log, Secret: secret, Domain: domain, Lifetime: lifetime,
 		DefaultNetwork: cmp.Or(vm.NetworkMode(s.cfg.NetDefault), vm.NetClosed),
 	}), nil
-}
-
-// withSandboxes sends the requests of E2B's SDKs to their door, and all others to the API.
-func withSandboxes(d *e2b.Door, api http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.Takes(r) {
-			d.ServeHTTP(w, r)
-			return
-		}
-		api.ServeHTTP(w, r)
-	})
 }

@@ -286,8 +286,9 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	if gate != nil {
 		gate.Sandboxes = sandboxes
 	}
+	current := s.current(lifetime)
 	server := &http.Server{
-		Handler:           withSandboxes(sandboxes, door),
+		Handler:           withDoors(door, sandboxes, current),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -336,6 +337,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	}
 	endMCP()
 	door.Wait()
+	current.Wait()
 	return errors.Join(cause, <-sshFailed, <-insideFailed, <-shown)
 }
 

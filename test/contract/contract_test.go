@@ -6,6 +6,7 @@ package contract
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/freestyle"
 	"github.com/warren-vm/warren/internal/gateway"
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/vmtest"
@@ -23,7 +25,9 @@ import (
 
 // install makes sure once that the npm packages are there.
 var install = sync.OnceValue(func() error {
-	if _, err := os.Stat("node_modules/freestyle-sandboxes/index.mjs"); err == nil {
+	_, older := os.Stat("node_modules/freestyle-sandboxes/index.mjs")
+	_, current := os.Stat("node_modules/freestyle-v5/dist/index.js")
+	if older == nil && current == nil {
 		return nil
 	}
 	out, err := exec.Command("npm", "ci", "--no-audit", "--no-fund").CombinedOutput()
@@ -89,11 +93,23 @@ func newSite(t *testing.T) *site {
 	}
 	lifetime, end := context.WithCancel(context.Background())
 	door := httpd.New(httpd.Config{House: e.Rooms, Log: slog.New(slog.DiscardHandler), Lifetime: lifetime, Previews: gateway.New(gateway.Config{Engine: e, Domains: []string{"warren.localhost"}})})
-	server := httptest.NewServer(door)
+	h := e.Rooms
+	v5 := freestyle.New(freestyle.Config{
+		Engine: h.Engine, Inside: h.Inside, Access: h.Access, Policy: h.Policy, Names: h.Names, Meter: h.Meter, Answers: h.Answers, Journal: h.Journal,
+		Log: slog.New(slog.DiscardHandler), Lifetime: lifetime,
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if v5.Takes(r) {
+			v5.ServeHTTP(w, r)
+			return
+		}
+		door.ServeHTTP(w, r)
+	}))
 	t.Cleanup(func() {
 		end()
 		server.Close()
 		door.Wait()
+		v5.Wait()
 		if err := e.Close(context.Background()); err != nil {
 			t.Error(err)
 		}

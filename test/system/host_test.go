@@ -47,7 +47,7 @@ func TestKeepContract(t *testing.T) { contract(t) }
 // npmInstall installs the npm packages that the contract is tested with.
 func npmInstall(t testing.TB, dir string) {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(dir, "node_modules/freestyle")); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "node_modules/freestyle-v5")); err == nil {
 		return
 	}
 	install := exec.Command("npm", "ci", "--no-audit", "--no-fund")
