@@ -45,7 +45,7 @@ func (r release) compile(ctx context.Context, arch, program string) error {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return err
 	}
-	return r.gobuild(ctx, arch, program, file, "-s -w -X "+module+"/api.Version="+r.program, "./cmd/warren")
+	return r.gobuild(ctx, arch, program, file, "-s -w -X "+module+"/api.Version="+r.program+" -X "+module+"/internal/start.Version="+r.program, "./cmd/warren")
 }
 
 func (r release) gobuild(ctx context.Context, arch, out, overlay, ldflags, pkg string) error {

@@ -32,10 +32,11 @@ func main() {
 	out := flag.String("out", "dist", "directory of what is made")
 	arches := flag.String("arch", "amd64,arm64", "architectures, with commas between")
 	version := flag.String("version", "", "version of the programs (default from the commit)")
+	image := flag.String("image", "", "an image of this host: makes a bundle with it for hosts without a network, too")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *out, strings.Split(*arches, ","), *version); err != nil {
+	if err := run(ctx, *out, strings.Split(*arches, ","), *version, *image); err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)
 		os.Exit(1) //nolint:gocritic // nothing is deferred that matters
 	}
@@ -51,7 +52,7 @@ type release struct {
 	out     string
 }
 
-func run(ctx context.Context, out string, arches []string, version string) (err error) {
+func run(ctx context.Context, out string, arches []string, version, image string) (err error) {
 	r := release{}
 	if r.root, err = os.Getwd(); err != nil {
 		return err
@@ -76,6 +77,13 @@ func run(ctx context.Context, out string, arches []string, version string) (err 
 			return fmt.Errorf("%s: %w", arch, err)
 		}
 		files = append(files, made...)
+	}
+	if image != "" {
+		file, err := r.offline(ctx, files, image)
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
 	}
 	return sums(filepath.Join(r.out, "SHA256SUMS"), files)
 }
