@@ -3,13 +3,13 @@ export CGO_ENABLED := 0
 # For builds, tests and lint alike, so that each package is compiled once, whatever the checkout's directory is.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
-FLAGS := -ldflags "-s -w -X github.com/warren-vm/warren/api.Version=$(VERSION)"
+FLAGS := -ldflags "-s -w -X github.com/warren-vm/warren/api.Version=$(VERSION) -X github.com/warren-vm/warren/internal/start.Version=$(VERSION)"
 LINTER := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 MUTATOR := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 MUTATED := egress generation audit folder engine
 FILES := internal/embedded/files
 
-.PHONY: build run test test-worlds test-safety test-kvm soak mutants lint bench image clean requirements docs deps
+.PHONY: build run test test-worlds test-safety test-kvm soak mutants lint bench image clean requirements docs deps dist
 
 build: ## bin/warren, with agent, monitor and reader embedded, and bin/mvmctl, its other name
 	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
@@ -72,5 +72,8 @@ docs: ## docs/cli.md from the commands, api/openapi.json from the routes, the ty
 	go run ./tools/clienttypes
 	python3 clients/python/unasync.py
 
+dist: ## dist/: .deb and tar.gz for amd64 and arm64, the same bytes for the same commit: docs/install.md; ARCH=amd64 makes one, IMAGE=base adds a bundle for hosts without a network
+	go run ./tools/dist $(if $(ARCH),-arch $(ARCH)) $(if $(IMAGE),-image $(IMAGE))
+
 clean:
-	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules test/system/testdata/browser/node_modules
+	rm -rf bin dist .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules test/system/testdata/browser/node_modules

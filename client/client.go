@@ -36,6 +36,7 @@ type Client struct {
 	base    *url.URL
 	baseErr error
 	key     string
+	host    bool       // the key is that of the host's server
 	refused keyRefused // the error when the server refuses the key
 	askFor  time.Duration
 	http    *http.Client

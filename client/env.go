@@ -19,9 +19,17 @@ import (
 // DefaultURL is the default address of a server.
 const DefaultURL = "http://127.0.0.1:8787"
 
+// HostKey is the file with the admin's key of the host's server, which the units of
+// the Debian package run. The members of the group warren may read it.
+const HostKey = "/var/lib/warren/group.key"
+
+// hostKey is HostKey outside tests.
+var hostKey = HostKey
+
 // FromEnv returns a client for the server and key in the environment:
 // WARREN_API_URL, else DefaultURL; WARREN_API_KEY, else, for a server on this
-// host, the admin's key in the data directory. An empty variable counts as
+// host, the admin's key in WARREN_DATA, or HostKey if this user may read it, or the
+// admin's key in the default data directory. An empty variable counts as
 // absent. A missing key is no error: the server's refusal says what is missing.
 func FromEnv(getenv func(string) string) (*Client, error) {
 	base := getenv("WARREN_API_URL")
@@ -42,6 +50,11 @@ func FromEnv(getenv func(string) string) (*Client, error) {
 		c.refused = keyRefused{"this server requires a key, and WARREN_API_KEY is not set", makeKey}
 		return c, nil
 	}
+	if data, err := os.ReadFile(hostKey); err == nil && getenv("WARREN_DATA") == "" {
+		c.key, c.host = strings.TrimSpace(string(data)), true
+		c.refused = keyRefused{"this server does not know the key in " + hostKey, "restart the host's server: `systemctl restart warren`; for a server of your own, set WARREN_DATA to its data directory"}
+		return c, nil
+	}
 	dir, err := DataDir(getenv, os.Getuid())
 	if err != nil {
 		c.refused = keyRefused{"this server requires a key: WARREN_API_KEY is not set, and neither is WARREN_DATA", makeKey}
@@ -52,6 +65,9 @@ func FromEnv(getenv func(string) string) (*Client, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.refused = keyRefused{"this server requires a key: WARREN_API_KEY is not set, and there is no " + file, otherData}
+		if _, err := os.Lstat(hostKey); err == nil || errors.Is(err, fs.ErrPermission) {
+			c.refused.hint = "for the server of this host, ask its operator to make you a member of the group warren (`adduser NAME warren`), and log in again; or " + otherData
+		}
 	case err != nil:
 		c.refused = keyRefused{"this server requires a key: WARREN_API_KEY is not set, and " + file + " cannot be read by this user", makeKey}
 	default:
@@ -60,6 +76,9 @@ func FromEnv(getenv func(string) string) (*Client, error) {
 	}
 	return c, nil
 }
+
+// OfHost reports whether the client uses the key of the host's server.
+func (c *Client) OfHost() bool { return c.host }
 
 // keyRefused is the error for a key that the server refuses: where the key
 // came from, and what to do. why "" = the server's reason.

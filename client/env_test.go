@@ -107,3 +107,35 @@ func TestDataDir(t *testing.T) {
 		}
 	}
 }
+
+// A member of the group warren uses the host's server by its key; a data directory that the environment names
+// is another's. A user who may not read that key is told how.
+func TestHostKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "group.key")
+	hostKey = file
+	t.Cleanup(func() { hostKey = HostKey })
+	if err := os.WriteFile(file, []byte("wk-host\n"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	from := func(env map[string]string) *Client {
+		c, err := FromEnv(func(k string) string { return env[k] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	home := t.TempDir()
+	if c := from(map[string]string{"HOME": home}); c.key != "wk-host" || !c.OfHost() {
+		t.Errorf("the key is %q, of the host %t; want the host's", c.key, c.OfHost())
+	}
+	if c := from(map[string]string{"HOME": home, "WARREN_DATA": home}); c.key != "" || c.OfHost() {
+		t.Errorf("with WARREN_DATA the key is %q, of the host %t; want none", c.key, c.OfHost())
+	}
+	if c := from(map[string]string{"HOME": home, "WARREN_API_URL": "http://192.0.2.1:8787"}); c.key != "" {
+		t.Errorf("another host is sent the key %q", c.key)
+	}
+	c := from(map[string]string{"HOME": home, "WARREN_DATA": home})
+	if !strings.Contains(c.refused.hint, "group warren") {
+		t.Errorf("the hint is %q, which does not name the group", c.refused.hint)
+	}
+}

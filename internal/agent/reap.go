@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -71,12 +73,7 @@ const (
 // readable reports whether a descriptor can be read now. A pidfd can be read
 // once its process has ended.
 func readable(fd uintptr) bool {
-	p := struct {
-		fd              int32
-		events, revents int16
-	}{fd: int32(fd), events: pollIn}
-	n, _, _ := syscall.Syscall(syscall.SYS_POLL, uintptr(unsafe.Pointer(&p)), 1, 0)
-	return n == 1 && p.revents != 0
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // the kernel's descriptors are ints
+	n, _ := unix.Poll(p, 0)
+	return n == 1 && p[0].Revents != 0
 }
-
-const pollIn = 1

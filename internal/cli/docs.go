@@ -6,20 +6,29 @@ package cli
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
 
 // newDocs prints docs/cli.md.
 func newDocs(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use: "docs", Short: "Print the reference of all commands as Markdown", Hidden: true, Example: "  warren docs",
+	var man string
+	var made int64
+	cmd := &cobra.Command{
+		Use: "docs", Short: "Print the reference of all commands as Markdown", Hidden: true, Example: "  warren docs\n  warren docs --man DIR",
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if man != "" {
+				return writeMan(cmd.Root(), man, time.Unix(made, 0))
+			}
 			a.io.printf("%s", reference(cmd.Root()))
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&man, "man", "", "write manual pages into this directory instead")
+	cmd.Flags().Int64Var(&made, "made", 0, "date of the manual pages, in seconds since 1970")
+	return cmd
 }
 
 // reference is the text of docs/cli.md.

@@ -245,7 +245,8 @@ func args(least, most int, missing string) cobra.PositionalArgs {
 // environment lists the variables that every command reads.
 const environment = `  WARREN_API_URL  the server (default ` + client.DefaultURL + `)
   WARREN_API_KEY  an API key, or an identity's token (default, for a server of
-                  this host: what admin.key in its data directory holds)
+                  this host: what admin.key in its data directory holds; members
+                  of the host's group first use ` + client.HostKey + `)
   WARREN_DATA     that data directory (default /var/lib/warren for root, else
                   ~/.local/share/warren); --data overrides it
 `

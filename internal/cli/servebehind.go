@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
 )
 
 // clientOrServer is client for the verbs by which people begin. If no server is named, and none runs on
@@ -16,6 +17,9 @@ import (
 func (a *app) clientOrServer(ctx context.Context) (*client.Client, error) {
 	if a.getenv("WARREN_API_URL") != "" || a.local.ServeBehind == nil {
 		return a.client()
+	}
+	if c, err := a.client(); err == nil && c.OfHost() {
+		return c, nil // its service manager starts it
 	}
 	none := func(ctx context.Context) bool {
 		c, err := a.connect() // again: its key is there only once the server has made it
@@ -35,4 +39,10 @@ func (a *app) clientOrServer(ctx context.Context) (*client.Client, error) {
 	}
 	a.io.notef("started a server for you. Its log is in %s; `warren up` starts it again after a restart of the host.", log)
 	return a.client()
+}
+
+// ofHost is the error for an image that the host's server would have to build: only its own user can.
+func ofHost(image string) error {
+	return vm.Errorf(vm.Unsupported, image, "the host's server has no such image, and only its own user builds images for it").
+		WithHint("`sudo -u warren env WARREN_DATA=/var/lib/warren/data XDG_RUNTIME_DIR=/run/warren-vms warren image build %s`; or set WARREN_DATA for a server of your own", or(image, "base"))
 }

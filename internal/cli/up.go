@@ -330,6 +330,9 @@ func isDir(source string) bool { return strings.ContainsAny(source, "/.") }
 // create makes a VM. It first builds the image if the argument is a
 // directory, or a shipped recipe that was not built yet.
 func (a *app) create(ctx context.Context, c *client.Client, r api.CreateVM) (api.CreatedVM, error) {
+	if c.OfHost() && (isContainer(r.Image) || isDir(r.Image)) {
+		return api.CreatedVM{}, ofHost(r.Image)
+	}
 	if isContainer(r.Image) {
 		img, err := a.importImage(ctx, &imageImportOptions{source: r.Image, ifMissing: true})
 		if err != nil {
@@ -346,6 +349,9 @@ func (a *app) create(ctx context.Context, c *client.Client, r api.CreateVM) (api
 	made, err := a.createNow(ctx, c, r)
 	if !errors.Is(err, vm.NotFound) || !a.toBuild(ctx, or(r.Image, "base")) {
 		return made, err
+	}
+	if c.OfHost() {
+		return made, ofHost(r.Image)
 	}
 	if _, err := a.build(ctx, or(r.Image, "base"), true); err != nil {
 		return made, err

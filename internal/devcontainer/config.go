@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -69,10 +68,10 @@ const (
 )
 
 var (
-	imageRef = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9._/:@-]{0,400}$`)
-	userName = regexp.MustCompile(`^([a-z_][a-z0-9_-]{0,31}|[0-9]{1,9})$`)
-	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,100}$`)
-	variable = regexp.MustCompile(`\$\{([A-Za-z]+)(?::([^}:]*))?(?::([^}]*))?\}`)
+	imageRef = vm.NewPattern(`^[a-z0-9][A-Za-z0-9._/:@-]{0,400}$`)
+	userName = vm.NewPattern(`^([a-z_][a-z0-9_-]{0,31}|[0-9]{1,9})$`)
+	envName  = vm.NewPattern(`^[A-Za-z_][A-Za-z0-9_]{0,100}$`)
+	variable = vm.NewPattern(`\$\{([A-Za-z]+)(?::([^}:]*))?(?::([^}]*))?\}`)
 )
 
 // hookKeys are the lifecycle's keys whose commands run in the VM, in their order.
@@ -280,7 +279,7 @@ func (r *reader) finish() error {
 // expand replaces the variables of a text. Those of this host stay outside: a project may not
 // read them.
 func (r *reader) expand(where, text, folder string) string {
-	return variable.ReplaceAllStringFunc(text, func(s string) string {
+	return variable.Regexp().ReplaceAllStringFunc(text, func(s string) string {
 		m := variable.FindStringSubmatch(s)
 		switch m[1] {
 		case "containerWorkspaceFolder", "localWorkspaceFolder":

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ type Options struct {
 	Pool string
 
 	root string // prefix of /proc, /sys, /dev and /etc; "" outside tests
+	arch string
 	uid  int
 	user string
 	run  func(ctx context.Context, name string, args ...string) (string, error)
@@ -67,7 +69,7 @@ type Options struct {
 // Run makes every check, in a fixed order. It takes as long as the probe plus
 // a second.
 func Run(ctx context.Context, o Options) []Check {
-	o.uid, o.user = os.Getuid(), os.Getenv("USER")
+	o.uid, o.user, o.arch = os.Getuid(), os.Getenv("USER"), runtime.GOARCH
 	o.run, o.look, o.confined = output, lookPath, confine.Probe
 	o.switches = confine.MaySwitchUsers()
 	return o.checks(ctx)
@@ -86,7 +88,7 @@ func Failed(checks []Check) bool {
 func (o Options) checks(ctx context.Context) []Check {
 	var out []Check
 	add := func(cs ...Check) { out = append(out, cs...) }
-	add(o.qemu(ctx))
+	add(o.release(), o.qemu(ctx))
 	for _, t := range tools {
 		add(o.tool(t))
 	}

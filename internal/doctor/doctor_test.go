@@ -31,9 +31,10 @@ func host(t *testing.T) Options {
 		"sys/dev/block/254:0":      "->/sys/devices/dm-0",
 		"sys/devices/dm-0/dm/uuid": "CRYPT-LUKS2-x",
 		"sys/fs/cgroup/user.slice/warren/cgroup.controllers": "cpuset cpu io memory pids\n",
-		"dev/kvm":    "",
-		"etc/subuid": "root:1:1\nann:100000:65536\n",
-		"etc/subgid": "1000:100000:65536\n",
+		"dev/kvm":        "",
+		"etc/os-release": "ID=debian\nVERSION_ID=\"12\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n",
+		"etc/subuid":     "root:1:1\nann:100000:65536\n",
+		"etc/subgid":     "1000:100000:65536\n",
 	})
 	dir, err := layout.Open(data)
 	if err != nil {
@@ -48,7 +49,7 @@ func host(t *testing.T) Options {
 		t.Fatal(err)
 	}
 	return Options{
-		Data: data, root: root, uid: 1000, user: "ann",
+		Data: data, root: root, uid: 1000, user: "ann", arch: "amd64",
 		look: func(name string) (string, error) { return "/usr/bin/" + name, nil },
 		run: func(_ context.Context, name string, _ ...string) (string, error) {
 			if strings.HasSuffix(name, "qemu-system-x86_64") {
@@ -140,6 +141,11 @@ func TestAilments(t *testing.T) {
 		status      Status
 		detail, fix string
 	}{
+		{"old Debian", write("etc/os-release", "ID=debian\nVERSION_ID=\"11\"\nPRETTY_NAME=\"Debian GNU/Linux 11\"\n"), "system", Fail, "Debian GNU/Linux 11; its QEMU is too old", "upgrade this host to Debian 12"},
+		{"another system", write("etc/os-release", "ID=ubuntu\nVERSION_ID=\"24.04\"\nPRETTY_NAME=\"Ubuntu 24.04\"\n"), "system", Warn, "Ubuntu 24.04; Warren is tested on Debian", "Debian 12 or 13"},
+		{"Debian testing", write("etc/os-release", "ID=debian\nPRETTY_NAME=\"Debian GNU/Linux trixie/sid\"\n"), "system", OK, "trixie", ""},
+		{"unknown system", remove("etc/os-release"), "system", Warn, "unknown", "Debian 12"},
+		{"another processor", func(o *Options) { o.arch = "arm64" }, "system", Fail, "on arm64; machines start on amd64 only", "WARREN_API_URL"},
 		{"no qemu", missing("qemu-system-x86_64"), "qemu-system-x86_64", Fail, "not installed", "apt-get install"},
 		{"old qemu", version("QEMU emulator version 7.1.9"), "qemu-system-x86_64", Fail, "7.2 or newer", "apt-get install"},
 		{"newest old qemu", version("QEMU emulator version 7.2.0"), "qemu-system-x86_64", OK, "7.2.0", ""},

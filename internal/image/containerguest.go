@@ -14,7 +14,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +29,7 @@ var foreignMask = []string{
 }
 
 // stopSignal is a signal as images and systemd name it.
-var stopSignal = regexp.MustCompile(`^(SIG)?[A-Z0-9+-]{1,15}$`)
+var stopSignal = vm.NewPattern(`^(SIG)?[A-Z0-9+-]{1,15}$`)
 
 // addOwn puts Warren's own files above the image's, as one more layer: so they never lead out of it.
 func (b *builder) addOwn(ctx context.Context) error {
@@ -128,7 +127,7 @@ func (c *container) unit() string {
 	if cfg.Workdir != "" {
 		b.WriteString("WorkingDirectory=" + strings.ReplaceAll(cfg.Workdir, "%", "%%") + "\n")
 	}
-	if s := stopSignal.FindString(cfg.StopSignal); s != "" {
+	if s := stopSignal.Regexp().FindString(cfg.StopSignal); s != "" {
 		b.WriteString("KillSignal=" + s + "\n")
 	}
 	b.WriteString("Restart=on-failure\nRestartSec=1\n\n[Install]\nWantedBy=multi-user.target\n")

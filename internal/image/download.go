@@ -39,8 +39,8 @@ const (
 )
 
 var (
-	npmFrom  = regexp.MustCompile(`^npm:((?:@[a-z0-9._-]+/)?[a-z0-9._-]+)@([0-9A-Za-z.+-]+)$`)
-	pypiFrom = regexp.MustCompile(`^pypi:([A-Za-z0-9._]+)-([A-Za-z0-9._+-]+\.whl)$`)
+	npmFrom  = vm.NewPattern(`^npm:((?:@[a-z0-9._-]+/)?[a-z0-9._-]+)@([0-9A-Za-z.+-]+)$`)
+	pypiFrom = vm.NewPattern(`^pypi:([A-Za-z0-9._]+)-([A-Za-z0-9._+-]+\.whl)$`)
 )
 
 // check describes what is wrong with a download; "" = nothing.
@@ -190,17 +190,17 @@ func (f downloader) registry(fallback string, variables ...string) (*url.URL, er
 	return url.Parse(fallback)
 }
 
-var separators = regexp.MustCompile(`[-_.]+`)
+var separators = vm.NewPattern(`[-_.]+`)
 
 // wheel finds a file in the project's page of a Python package index
 // (https://packaging.python.org/specifications/simple-repository-api).
 func (f downloader) wheel(ctx context.Context, index *url.URL, project, file string) (*url.URL, error) {
-	page := index.JoinPath(separators.ReplaceAllString(strings.ToLower(project), "-"), "/")
+	page := index.JoinPath(separators.Regexp().ReplaceAllString(strings.ToLower(project), "-"), "/")
 	var html strings.Builder
 	if err := f.fetch(ctx, page, maxIndex, &html); err != nil {
 		return nil, err
 	}
-	link := regexp.MustCompile(`href="([^"#]*` + regexp.QuoteMeta(file) + `)[#"]`).FindStringSubmatch(html.String())
+	link := vm.NewPattern(`href="([^"#]*` + regexp.QuoteMeta(file) + `)[#"]`).FindStringSubmatch(html.String())
 	if link == nil {
 		return nil, vm.Errorf(vm.NotFound, file, "%s has no such file", page.Redacted())
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -181,7 +180,7 @@ func readSource(root *os.Root, name string, limit int) ([]byte, error) {
 	return body, nil
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
+var yamlLine = vm.NewPattern(`line (\d+): (.*)`)
 
 // yamlFault converts an error of the YAML package to a fault.
 func yamlFault(err error) fault {
@@ -203,7 +202,7 @@ func yamlFault(err error) fault {
 }
 
 // yamlType matches the package's error about a value of the wrong type.
-var yamlType = regexp.MustCompile("^cannot unmarshal !!\\w+ (`.*`) into (.*)$")
+var yamlType = vm.NewPattern("^cannot unmarshal !!\\w+ (`.*`) into (.*)$")
 
 // wantedYAML describes a Go type in terms of YAML.
 func wantedYAML(goType string) string {
@@ -228,13 +227,13 @@ type badValue struct {
 }
 
 var (
-	recipeName  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,40}$`)
-	packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?$`)
-	userName    = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
-	ownerName   = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}(:[a-z_][a-z0-9_-]{0,31})?$`)
-	unitName    = regexp.MustCompile(`^[A-Za-z0-9:_.@-]+\.(service|socket|timer|target|path|mount)$`)
-	fileMode    = regexp.MustCompile(`^[0-7]{3,4}$`)
-	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	recipeName  = vm.NewPattern(`^[a-z][a-z0-9-]{0,40}$`)
+	packageName = vm.NewPattern(`^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?$`)
+	userName    = vm.NewPattern(`^[a-z_][a-z0-9_-]{0,31}$`)
+	ownerName   = vm.NewPattern(`^[a-z_][a-z0-9_-]{0,31}(:[a-z_][a-z0-9_-]{0,31})?$`)
+	unitName    = vm.NewPattern(`^[A-Za-z0-9:_.@-]+\.(service|socket|timer|target|path|mount)$`)
+	fileMode    = vm.NewPattern(`^[0-7]{3,4}$`)
+	envName     = vm.NewPattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // check returns the first error in the values of r.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,17 +19,17 @@ import (
 // The forms of what an image's manifest says. They are part of paths, of command lines and of
 // what people read.
 var (
-	imageID    = regexp.MustCompile(`^im-[a-z0-9]{16}$`)
-	snapshotID = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
-	imageName  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,40}$`)
-	hexDigits  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
-	release    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+~_-]{0,99}$`)
-	cmdline    = regexp.MustCompile(`^[ -~]{0,1000}$`)
-	moduleFile = regexp.MustCompile(`^modules/([a-z0-9][a-z0-9_-]{0,63}\.ko|order)$`)
-	hostName   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,252}$`)
-	word       = regexp.MustCompile(`^[ -~]{0,200}$`)
-	words      = regexp.MustCompile(`^[ -~]{0,1000}$`)
-	sha256Hex  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	imageID    = vm.NewPattern(`^im-[a-z0-9]{16}$`)
+	snapshotID = vm.NewPattern(`^[a-z0-9-]{1,64}$`)
+	imageName  = vm.NewPattern(`^[a-z][a-z0-9-]{0,40}$`)
+	hexDigits  = vm.NewPattern(`^[0-9a-f]{8,64}$`)
+	release    = vm.NewPattern(`^[A-Za-z0-9][A-Za-z0-9.+~_-]{0,99}$`)
+	cmdline    = vm.NewPattern(`^[ -~]{0,1000}$`)
+	moduleFile = vm.NewPattern(`^modules/([a-z0-9][a-z0-9_-]{0,63}\.ko|order)$`)
+	hostName   = vm.NewPattern(`^[a-z0-9][a-z0-9.-]{0,252}$`)
+	word       = vm.NewPattern(`^[ -~]{0,200}$`)
+	words      = vm.NewPattern(`^[ -~]{0,1000}$`)
+	sha256Hex  = vm.NewPattern(`^[0-9a-f]{64}$`)
 )
 
 const (

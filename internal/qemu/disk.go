@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,8 +32,8 @@ const (
 )
 
 var (
-	ofGeneration = regexp.MustCompile(`^` + nodePrefix + `(sl-[a-z0-9]{16})$`)
-	nextOverlay  = regexp.MustCompile(`^overlay-(sl-[a-z0-9]{16})\.qcow2$`)
+	ofGeneration = vm.NewPattern(`^` + nodePrefix + `(sl-[a-z0-9]{16})$`)
+	nextOverlay  = vm.NewPattern(`^overlay-(sl-[a-z0-9]{16})\.qcow2$`)
 )
 
 // nodeOf names the node of a next disk.

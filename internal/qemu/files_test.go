@@ -95,7 +95,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Verify(ctx, sparse(t, mib, nil), vm.File{Size: mib, CRC32C: []uint32{zeroSum}}); !errors.Is(err, context.Canceled) {
+	if err := Verify(ctx, sparse(t, mib, nil), vm.File{Size: mib, CRC32C: []uint32{zeroSum()}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ const mib = 1 << 20
 
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	zeroSum    = crc32.Checksum(make([]byte, mib), castagnoli)
+	zeroSum    = sync.OnceValue(func() uint32 { return crc32.Checksum(make([]byte, mib), castagnoli) }) // of a MiB of zeros
 )
 
 // Sum returns the size of a file and one CRC-32C per MiB of it; the last part may
@@ -104,7 +104,7 @@ func eachMiB(ctx context.Context, path string, f func(size int64, i int, sum uin
 			next = nextData(file, off, size)
 		}
 		end := min(off+mib, size)
-		sum := zeroSum
+		sum := zeroSum()
 		if next < end || end-off < mib {
 			sum = crc32.Checksum(data[off:end], castagnoli)
 		}

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -211,7 +210,7 @@ func (m *making) words() error {
 	return err
 }
 
-var trailerKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
+var trailerKey = vm.NewPattern(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 
 // message returns a commit's message with its trailers.
 func message(text string, trailers []Trailer) (string, error) {
@@ -495,7 +494,7 @@ func quoted(p string) string {
 	return b.String()
 }
 
-var dangerous = regexp.MustCompile(`(?i)^submodule\..*\.(url|path|update|branch)$`)
+var dangerous = vm.NewPattern(`(?i)^submodule\..*\.(url|path|update|branch)$`)
 
 // submodules refuses a list of submodules that would make a clone run something: values
 // that begin like an option, names that leave the directory of submodules, and commands.

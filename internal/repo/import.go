@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/base64"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,9 +139,9 @@ func (g *remoteGit) run(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 var (
-	notThere  = regexp.MustCompile(`(?i)not found|error: 404|does not appear to be a git|not valid: is this a git|could ?n.t (resolve|connect|find)|unable to access`)
-	unreached = regexp.MustCompile(`(?i)error: 502|response 502`) // of the tunnel, which has no connection
-	forbidden = regexp.MustCompile(`(?i)authentication failed|could not read (username|password)|error: 40[13]|terminal prompts disabled`)
+	notThere  = vm.NewPattern(`(?i)not found|error: 404|does not appear to be a git|not valid: is this a git|could ?n.t (resolve|connect|find)|unable to access`)
+	unreached = vm.NewPattern(`(?i)error: 502|response 502`) // of the tunnel, which has no connection
+	forbidden = vm.NewPattern(`(?i)authentication failed|could not read (username|password)|error: 40[13]|terminal prompts disabled`)
 )
 
 // explain turns git's words into an error of the contract.

@@ -4,7 +4,6 @@
 package repo
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -14,7 +13,7 @@ import (
 
 const maxRefName = 200 // bytes of a branch's or tag's short name
 
-var objectID = regexp.MustCompile(`^[0-9a-f]{40}$`)
+var objectID = vm.NewPattern(`^[0-9a-f]{40}$`)
 
 // checkBranch refuses what cannot be the short name of a branch.
 func checkBranch(name string) error {

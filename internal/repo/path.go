@@ -4,7 +4,6 @@
 package repo
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -60,7 +59,7 @@ func badPath(p, format string, args ...any) *vm.Error {
 	return vm.Errorf(vm.Invalid, shown, format, args...).WithCode("INVALID_FILE_PATH", "path", shown)
 }
 
-var shortName = regexp.MustCompile(`^(?i:git)~[0-9]+$`)
+var shortName = vm.NewPattern(`^(?i:git)~[0-9]+$`)
 
 // dotGit reports whether some file system takes a name for .git: in other case, as the
 // short name of Windows, with characters that HFS ignores, or with the dots, spaces and

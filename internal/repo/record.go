@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -26,9 +25,9 @@ type CreateRequest struct {
 }
 
 // A name is a label that cannot be mistaken for an id and is safe in a path and a URL.
-var goodName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$`)
+var goodName = vm.NewPattern(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}$`)
 
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var uuid = vm.NewPattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 func checkName(name string) error {
 	if name == "" || goodName.MatchString(name) && !uuid.MatchString(name) && !strings.HasSuffix(name, ".git") && !strings.Contains(name, "..") {

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"regexp"
 	"strings"
 
 	"github.com/warren-vm/warren/vm"
@@ -233,8 +232,8 @@ func (r *Repo) changed(ctx context.Context, c *vm.Call, rec *vm.Repository, chan
 }
 
 var (
-	revision = regexp.MustCompile(`^[^~^]+([~^][0-9]*)*$`)
-	shortID  = regexp.MustCompile(`^[0-9a-f]{4,40}$`)
+	revision = vm.NewPattern(`^[^~^]+([~^][0-9]*)*$`)
+	shortID  = vm.NewPattern(`^[0-9a-f]{4,40}$`)
 )
 
 // idOf returns the id of what a revision names: an id or the beginning of one, a

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -223,7 +222,7 @@ func (p *diffParser) commits(each func(vm.FoundDiff) error) error {
 // line reads a line without its end; of a longer one, only maxDiffLine bytes.
 func (p *diffParser) line() ([]byte, error) { return readUntil(p.in, '\n', maxDiffLine) }
 
-var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
+var hunkHead = vm.NewPattern(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
 // hunk reads the lines of one hunk.
 func (p *diffParser) hunk(head string) error {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"regexp"
 	"runtime"
 	"strings"
 
@@ -25,7 +24,7 @@ const (
 const maxWants = 64 << 20 // bytes of a client's request to git-upload-pack
 
 // protocols are the versions of git's protocol that clients ask for.
-var protocols = regexp.MustCompile(`^[a-z0-9=:.-]{0,100}$`)
+var protocols = vm.NewPattern(`^[a-z0-9=:.-]{0,100}$`)
 
 // ServeGit answers git's smart HTTP protocol, after authentication: path is "info/refs",
 // "git-upload-pack" or "git-receive-pack". A zero actor is anonymous: it reads public

@@ -115,7 +115,7 @@ func (s *search) at(r *secretRule, from, at, to int) (last int) {
 		s.full = false
 		return len(s.text)
 	}
-	m := r.re.FindSubmatchIndex(s.text[at:to])
+	m := r.re.Regexp().FindSubmatchIndex(s.text[at:to])
 	if m == nil {
 		return 0
 	}
@@ -140,7 +140,7 @@ func (s *search) at(r *secretRule, from, at, to int) (last int) {
 // window notes a rule's secrets in a part of the text, and returns the last one's end.
 func (s *search) window(r *secretRule, from, to int) (last int) {
 	part := s.text[from:to]
-	for _, m := range r.re.FindAllSubmatchIndex(part, 100) {
+	for _, m := range r.re.Regexp().FindAllSubmatchIndex(part, 100) {
 		groups := make([][]byte, 0, 4)
 		for g := 0; g+1 < len(m); g += 2 {
 			if m[g] < 0 {

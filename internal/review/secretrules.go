@@ -7,8 +7,9 @@ import (
 	"bytes"
 	"math"
 	"path"
-	"regexp"
 	"strings"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 // secretRule finds secrets of one known form. The forms are those that the issuers
@@ -18,7 +19,7 @@ type secretRule struct {
 	kind string
 	// near are texts, in lower case, of which a secret has one in or just before it.
 	near []string
-	re   *regexp.Regexp
+	re   *vm.Pattern
 	// back are the bytes before the near text that belong to a match. Then re is tried at
 	// the near text only, which is cheap on any input.
 	back  func(c byte) bool
@@ -28,38 +29,38 @@ type secretRule struct {
 }
 
 var secretRules = []secretRule{
-	{kind: "private key", near: []string{"private key"}, re: regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----`)},
-	{kind: "AWS access key", near: []string{"akia", "asia", "abia", "acca"}, re: regexp.MustCompile(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b`), accept: noExample},
-	{kind: "AWS secret key", near: []string{"aws"}, re: regexp.MustCompile(`(?i)aws[\w.-]{0,20}(?:secret|key)[\w.-]{0,20}["']?\s{0,4}[=:]\s{0,4}["']?([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)`), group: 1, accept: noExample},
-	{kind: "Google API key", near: []string{"aiza"}, re: regexp.MustCompile(`\bAIza[\w-]{35}`)},
-	{kind: "Google OAuth secret", near: []string{"gocspx-"}, re: regexp.MustCompile(`\bGOCSPX-[\w-]{28}`)},
-	{kind: "GitHub token", near: []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"}, re: regexp.MustCompile(`\b(?:gh[pousr]_[0-9A-Za-z]{36}|github_pat_\w{82})`)},
-	{kind: "GitLab token", near: []string{"glpat-", "gldt-", "glrt-", "glptt-", "glft-", "glsoat-", "glcbt-", "glagent-"}, re: regexp.MustCompile(`\bgl(?:pat|dt|rt|ptt|ft|soat|cbt|agent)-[\w-]{20,}`)},
-	{kind: "Slack token", near: []string{"xox", "xapp-"}, re: regexp.MustCompile(`\b(?:xox[abeoprs]-[0-9A-Za-z-]{10,}|xapp-\d-[A-Z0-9]+-\d+-[a-z0-9]+)`)},
-	{kind: "Slack webhook", near: []string{"hooks.slack.com"}, re: regexp.MustCompile(`hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{40,60})`), group: 1},
-	{kind: "Stripe key", near: []string{"_live_", "_test_", "_prod_"}, re: regexp.MustCompile(`\b(?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{10,99}\b`)},
-	{kind: "Anthropic API key", near: []string{"sk-ant-"}, re: regexp.MustCompile(`\bsk-ant-[a-z0-9]+-[\w-]{24,}`)},
-	{kind: "OpenAI API key", near: []string{"sk-"}, re: regexp.MustCompile(`\bsk-(?:(?:proj|svcacct|admin|None)-[\w-]{20,}|[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}|[A-Za-z0-9]{48})\b`)},
-	{kind: "npm token", near: []string{"npm_", "_authtoken"}, re: regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}\b`)},
-	{kind: "PyPI token", near: []string{"pypi-"}, re: regexp.MustCompile(`\bpypi-AgE[\w-]{50,}`)},
-	{kind: "Hugging Face token", near: []string{"hf_"}, re: regexp.MustCompile(`\bhf_[A-Za-z]{34}\b`)},
-	{kind: "DigitalOcean token", near: []string{"dop_v1_", "doo_v1_", "dor_v1_"}, re: regexp.MustCompile(`\bdo[opr]_v1_[a-f0-9]{64}\b`)},
-	{kind: "Docker token", near: []string{"dckr_"}, re: regexp.MustCompile(`\bdckr_(?:pat|oat)_[\w-]{27,}`)},
-	{kind: "SendGrid key", near: []string{"sg."}, re: regexp.MustCompile(`\bSG\.[\w-]{22}\.[\w-]{43}\b`)},
-	{kind: "Shopify token", near: []string{"shpat_", "shpca_", "shppa_", "shpss_"}, re: regexp.MustCompile(`\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b`)},
-	{kind: "Azure storage key", near: []string{"accountkey="}, re: regexp.MustCompile(`AccountKey=([A-Za-z0-9+/]{86}==)`), group: 1},
-	{kind: "Vault token", near: []string{"hvs.", "hvb."}, re: regexp.MustCompile(`\bhv[sb]\.[\w-]{24,}`)},
-	{kind: "age key", near: []string{"age-secret-key-"}, re: regexp.MustCompile(`AGE-SECRET-KEY-1[0-9A-Z]{58}`)},
-	{kind: "JSON Web Token", near: []string{"eyj"}, re: regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{14,}\.eyJ[A-Za-z0-9_-]{14,}\.[A-Za-z0-9_-]{10,}`)},
-	{kind: "password in .netrc", near: []string{"password"}, re: regexp.MustCompile(`(?i)\bmachine[ \t]+\S+[ \t]+login[ \t]+\S+[ \t]+password[ \t]+(\S+)`), group: 1},
+	{kind: "private key", near: []string{"private key"}, re: vm.NewPattern(`-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----`)},
+	{kind: "AWS access key", near: []string{"akia", "asia", "abia", "acca"}, re: vm.NewPattern(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b`), accept: noExample},
+	{kind: "AWS secret key", near: []string{"aws"}, re: vm.NewPattern(`(?i)aws[\w.-]{0,20}(?:secret|key)[\w.-]{0,20}["']?\s{0,4}[=:]\s{0,4}["']?([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)`), group: 1, accept: noExample},
+	{kind: "Google API key", near: []string{"aiza"}, re: vm.NewPattern(`\bAIza[\w-]{35}`)},
+	{kind: "Google OAuth secret", near: []string{"gocspx-"}, re: vm.NewPattern(`\bGOCSPX-[\w-]{28}`)},
+	{kind: "GitHub token", near: []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"}, re: vm.NewPattern(`\b(?:gh[pousr]_[0-9A-Za-z]{36}|github_pat_\w{82})`)},
+	{kind: "GitLab token", near: []string{"glpat-", "gldt-", "glrt-", "glptt-", "glft-", "glsoat-", "glcbt-", "glagent-"}, re: vm.NewPattern(`\bgl(?:pat|dt|rt|ptt|ft|soat|cbt|agent)-[\w-]{20,}`)},
+	{kind: "Slack token", near: []string{"xox", "xapp-"}, re: vm.NewPattern(`\b(?:xox[abeoprs]-[0-9A-Za-z-]{10,}|xapp-\d-[A-Z0-9]+-\d+-[a-z0-9]+)`)},
+	{kind: "Slack webhook", near: []string{"hooks.slack.com"}, re: vm.NewPattern(`hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{40,60})`), group: 1},
+	{kind: "Stripe key", near: []string{"_live_", "_test_", "_prod_"}, re: vm.NewPattern(`\b(?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{10,99}\b`)},
+	{kind: "Anthropic API key", near: []string{"sk-ant-"}, re: vm.NewPattern(`\bsk-ant-[a-z0-9]+-[\w-]{24,}`)},
+	{kind: "OpenAI API key", near: []string{"sk-"}, re: vm.NewPattern(`\bsk-(?:(?:proj|svcacct|admin|None)-[\w-]{20,}|[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}|[A-Za-z0-9]{48})\b`)},
+	{kind: "npm token", near: []string{"npm_", "_authtoken"}, re: vm.NewPattern(`\bnpm_[A-Za-z0-9]{36}\b`)},
+	{kind: "PyPI token", near: []string{"pypi-"}, re: vm.NewPattern(`\bpypi-AgE[\w-]{50,}`)},
+	{kind: "Hugging Face token", near: []string{"hf_"}, re: vm.NewPattern(`\bhf_[A-Za-z]{34}\b`)},
+	{kind: "DigitalOcean token", near: []string{"dop_v1_", "doo_v1_", "dor_v1_"}, re: vm.NewPattern(`\bdo[opr]_v1_[a-f0-9]{64}\b`)},
+	{kind: "Docker token", near: []string{"dckr_"}, re: vm.NewPattern(`\bdckr_(?:pat|oat)_[\w-]{27,}`)},
+	{kind: "SendGrid key", near: []string{"sg."}, re: vm.NewPattern(`\bSG\.[\w-]{22}\.[\w-]{43}\b`)},
+	{kind: "Shopify token", near: []string{"shpat_", "shpca_", "shppa_", "shpss_"}, re: vm.NewPattern(`\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}\b`)},
+	{kind: "Azure storage key", near: []string{"accountkey="}, re: vm.NewPattern(`AccountKey=([A-Za-z0-9+/]{86}==)`), group: 1},
+	{kind: "Vault token", near: []string{"hvs.", "hvb."}, re: vm.NewPattern(`\bhv[sb]\.[\w-]{24,}`)},
+	{kind: "age key", near: []string{"age-secret-key-"}, re: vm.NewPattern(`AGE-SECRET-KEY-1[0-9A-Z]{58}`)},
+	{kind: "JSON Web Token", near: []string{"eyj"}, re: vm.NewPattern(`\beyJ[A-Za-z0-9_-]{14,}\.eyJ[A-Za-z0-9_-]{14,}\.[A-Za-z0-9_-]{10,}`)},
+	{kind: "password in .netrc", near: []string{"password"}, re: vm.NewPattern(`(?i)\bmachine[ \t]+\S+[ \t]+login[ \t]+\S+[ \t]+password[ \t]+(\S+)`), group: 1},
 	{
 		kind: "password in a URL", near: []string{"://"},
-		re:    regexp.MustCompile(`^://[^\s:/@"'<>]*:([^\s:/@"'<>]{3,})@[A-Za-z0-9.\[-]`),
+		re:    vm.NewPattern(`^://[^\s:/@"'<>]*:([^\s:/@"'<>]{3,})@[A-Za-z0-9.\[-]`),
 		back:  func(c byte) bool { return false },
 		group: 1, accept: func(m [][]byte) bool { return !placeholder(m[1]) },
 	},
 	// Not a secret that is reported, but nothing to print.
-	{kind: hashKind, near: []string{":$"}, re: regexp.MustCompile(`:(\$(?:[1567y]|gy|2[abxy]|argon2\w{1,2})\$[^:\s]{8,})`), group: 1},
+	{kind: hashKind, near: []string{":$"}, re: vm.NewPattern(`:(\$(?:[1567y]|gy|2[abxy]|argon2\w{1,2})\$[^:\s]{8,})`), group: 1},
 }
 
 // hashKind are hashes of passwords: they are masked and not reported.
@@ -69,7 +70,7 @@ const hashKind = "password hash"
 var named = secretRule{
 	kind: "value of a name like that of a secret",
 	near: []string{"secret", "token", "passw", "passphrase", "api_key", "api-key", "apikey", "access_key", "accesskey", "access-key", "auth_key", "authkey", "private_key", "privatekey", "credential"},
-	re:   regexp.MustCompile("^([\\w.-]*)[\"'\\]]{0,2}[ \t]*(?::=|=>|=|:)[ \t]*([\"'`]?)([^\\s\"'`,;]{6,})"),
+	re:   vm.NewPattern("^([\\w.-]*)[\"'\\]]{0,2}[ \t]*(?::=|=>|=|:)[ \t]*([\"'`]?)([^\\s\"'`,;]{6,})"),
 	back: func(c byte) bool {
 		return c == '_' || c == '-' || c == '.' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 	},
@@ -82,9 +83,9 @@ func noExample(m [][]byte) bool {
 }
 
 var (
-	uuidForm   = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
-	dottedForm = regexp.MustCompile(`^[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+$`)
-	hexForm    = regexp.MustCompile(`^(?:0x)?[0-9a-fA-F]+$`)
+	uuidForm   = vm.NewPattern(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
+	dottedForm = vm.NewPattern(`^[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+$`)
+	hexForm    = vm.NewPattern(`^(?:0x)?[0-9a-fA-F]+$`)
 )
 
 // namedSecret judges a value beside a name. plain = the file is one in which programs
@@ -103,15 +104,15 @@ func namedSecret(name, value []byte, quoted, plain bool) bool {
 		return true
 	}
 	switch {
-	case len(value) < 12, uuidForm.Match(value), dottedForm.Match(value):
+	case len(value) < 12, uuidForm.Regexp().Match(value), dottedForm.Regexp().Match(value):
 		return false
 	case bytes.HasPrefix(value, []byte("/")), bytes.HasPrefix(value, []byte("./")), bytes.HasPrefix(value, []byte("~/")), bytes.Contains(value, []byte("://")):
 		return false
-	case !quoted && hexForm.Match(value) && len(value) < 24: // a number
+	case !quoted && hexForm.Regexp().Match(value) && len(value) < 24: // a number
 		return false
 	}
 	least := 3.5
-	if len(value) < 20 || hexForm.Match(value) {
+	if len(value) < 20 || hexForm.Regexp().Match(value) {
 		least = 3.0
 	}
 	return entropy(value) >= least && mixed(value)

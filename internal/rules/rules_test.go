@@ -102,6 +102,7 @@ var allowed = map[string][]string{
 	"internal/gateway":    {"vm", "internal/layout", "internal/ca", "internal/screen"},
 	"internal/screen":     {"vm"},
 	"internal/embedded":   {"vm", "internal/layout"},
+	"internal/start":      {},
 	"internal/vmtest":     nil, // test harness: anything
 	"internal/powercut":   {},
 	"internal/serve":      nil, // the wiring: knows every package
@@ -111,6 +112,7 @@ var allowed = map[string][]string{
 	"cmd/warren-agent":    {"api", "vm", "internal/agent"},
 	"cmd/warren-monitor":  {"api", "vm", "internal/monitor"},
 	"cmd/warren-reader":   {"vm", "internal/review", "internal/scan"},
+	"tools/dist":          {},
 	"tools/results":       {},
 	"tools/runtests":      {"tools/results"},
 	"tools/requirements":  {"tools/results"},

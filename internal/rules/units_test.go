@@ -14,7 +14,7 @@ import (
 // The units leave VMs alone on a restart, and drain them at a shutdown only.
 func TestUnits(t *testing.T) {
 	for name, want := range map[string][]string{
-		"warren.service":            {"KillMode=process", "Delegate=cpu memory io pids", "OOMPolicy=continue", "RuntimeDirectoryPreserve=yes", "ExecStart=/usr/local/bin/warren serve"},
+		"warren.service":            {"KillMode=process", "Delegate=cpu memory io pids", "OOMPolicy=continue", "RuntimeDirectoryPreserve=yes", "ExecStart=/usr/local/bin/warren serve", "StateDirectoryMode=0710"},
 		"warren-drain.service":      {"After=warren.service", "RemainAfterExit=yes", "ExecStop=/usr/local/bin/warren drain"},
 		"user/warren.service":       {"KillMode=process", "Delegate=cpu memory io pids", "OOMPolicy=continue", "ExecStart=%h/.local/bin/warren serve"},
 		"user/warren-drain.service": {"After=warren.service", "RemainAfterExit=yes", "ExecStop=%h/.local/bin/warren drain"},

@@ -5,7 +5,6 @@ package secret
 
 import (
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -28,9 +27,9 @@ type Request struct {
 }
 
 var (
-	namePattern   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
-	envPattern    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	methodPattern = regexp.MustCompile(`^[A-Z]{1,20}$`)
+	namePattern   = vm.NewPattern(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
+	envPattern    = vm.NewPattern(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	methodPattern = vm.NewPattern(`^[A-Z]{1,20}$`)
 )
 
 // notHeaders are headers that HTTP itself reads, so that no server takes a token from them.

@@ -22,6 +22,7 @@ import (
 	"github.com/warren-vm/warren/internal/doctor"
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/start"
 	"github.com/warren-vm/warren/internal/warm"
 	"github.com/warren-vm/warren/vm"
 )
@@ -65,6 +66,7 @@ func (c commands) serve(ctx context.Context, o cli.ServeOptions, _, stderr io.Wr
 		Listen: o.Listen, SSH: o.SSH, Preview: o.Preview, S3: o.S3, S3URL: o.S3URL, S3Endpoint: o.S3Endpoint, S3Credentials: o.S3Credentials, Clamd: o.Clamd, AskWebhook: o.AskWebhook, NetDefault: o.NetDefault,
 		Pool: o.Pool, StorageBudget: o.StorageBudget, AccountDisk: o.AccountDisk, AuditKey: o.AuditKey, AuditSigner: o.AuditSigner, AuditAnchor: o.AuditAnchor, AuditKeys: o.AuditKeys, AuditKeep: o.AuditKeep, AuditArgs: o.AuditArgs, RequireKVM: o.RequireKVM, EtcdEndpoints: o.EtcdEndpoints, HostID: o.HostID, PreviewDomain: o.PreviewDomain,
 	}
+	start.Serve()
 	return Run(ctx, path, flags, c.getenv, stderr)
 }
 
