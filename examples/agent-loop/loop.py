@@ -45,7 +45,7 @@ def main() -> None:
     machine = warren.machine()
     try:
         machine.files.write("/work/test_median.py", TEST)
-        machine.run("echo 'what the agent learned so far' > /work/notes", check=True)
+        machine.run("echo 'what the agent learned so far' > /work/learned", check=True)
 
         # The decision: a running copy for each idea, each with all that the agent has done until here.
         wanted = ideas()
@@ -60,7 +60,7 @@ def main() -> None:
             machine.delete()
             machine = copies.pop(best)
         print("kept:", list(wanted)[best])
-        print("notes:", machine.run("cat /work/notes").stdout.strip())
+        print("notes:", machine.run("cat /work/learned").stdout.strip())
     finally:
         machine.delete()
 

@@ -112,6 +112,7 @@ var allowed = map[string][]string{
 	"cmd/warren-agent":    {"api", "vm", "internal/agent"},
 	"cmd/warren-monitor":  {"api", "vm", "internal/monitor"},
 	"cmd/warren-reader":   {"vm", "internal/review", "internal/scan"},
+	"tools/clienttypes":   {},
 	"tools/dist":          {},
 	"tools/results":       {},
 	"tools/runtests":      {"tools/results"},
