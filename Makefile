@@ -73,4 +73,4 @@ docs: ## docs/cli.md from the commands, api/openapi.json from the routes, the ty
 	python3 clients/python/unasync.py
 
 clean:
-	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules
+	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules clients/typescript/node_modules clients/typescript/dist
