@@ -76,4 +76,4 @@ dist: ## dist/: .deb and tar.gz for amd64 and arm64, the same bytes for the same
 	go run ./tools/dist $(if $(ARCH),-arch $(ARCH)) $(if $(IMAGE),-image $(IMAGE))
 
 clean:
-	rm -rf bin dist .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules test/system/testdata/browser/node_modules
+	rm -rf bin dist .work $(FILES)/warren-agent $(FILES)/warren-monitor $(FILES)/warren-reader test/contract/node_modules test/system/testdata/programs/node_modules test/system/testdata/mcp/node_modules test/system/testdata/browser/node_modules clients/typescript/node_modules clients/typescript/dist

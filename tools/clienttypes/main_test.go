@@ -4,10 +4,13 @@
 package main
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestTypesAreCurrent: the clients' types are those of api/openapi.json.
@@ -21,6 +24,15 @@ func TestTypesAreCurrent(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("%s is not what api/openapi.json says (%v): run `make docs`", name, err)
 		}
+	}
+}
+
+// TestSynchronousIsCurrent: the synchronous Python client is made from the asynchronous one.
+func TestSynchronousIsCurrent(t *testing.T) {
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if out, err := exec.CommandContext(ctx, "python3", "../../clients/python/unasync.py", "--check").CombinedOutput(); err != nil {
+		t.Errorf("clients/python: %v\n%s", err, out)
 	}
 }
 
