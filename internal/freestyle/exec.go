@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -154,7 +155,7 @@ func (c *caller) exec() (answer, error) {
 		return answer{}, err
 	}
 	longest := maxTimeout
-	if c.w != nil && c.Header.Get("X-Freestyle-Background-After-Secs") == "" {
+	if c.Header.Get(api.HeaderBackgroundIn) == "" {
 		longest = inlineTimeout
 	}
 	spec, input, err := in.spec(longest)

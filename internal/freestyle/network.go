@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/policy"
 	"github.com/warren-vm/warren/vm"
 )
@@ -175,8 +176,8 @@ func (c *caller) filtered() ([]vm.VM, error) {
 		rec, err := c.d.Engine.Get(c.ctx, c.call, ref)
 		return []vm.VM{rec}, err
 	}
-	list := c.d.Engine.OfAccount(c.call.Actor.Account)
-	return list, nil
+	list, _, _, err := c.d.Engine.List(c.ctx, c.call, engine.Filter{})
+	return list, err
 }
 
 func (c *caller) rules() (answer, error) {

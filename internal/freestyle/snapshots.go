@@ -91,8 +91,11 @@ func (c *caller) sourceName(rec vm.VM) string {
 func (c *caller) origin(rec vm.VM) (vm.SnapshotID, string) {
 	at := rec.Head
 	for range maxHistory {
+		if at == "" {
+			break
+		}
 		g, err := c.d.Engine.FindSnapshot(c.ctx, c.call, string(at))
-		if at == "" || err != nil {
+		if err != nil {
 			break
 		}
 		if g.VM != rec.ID {

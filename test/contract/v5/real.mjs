@@ -81,10 +81,10 @@ await row("an identity reaches its VM only", async () => {
   const { token } = await identity.tokens.create();
   await identity.permissions.vm.grant({ vmId, allowedLinuxUsers: ["worker"] });
   const theirs = as(token).vms.ref(vmId);
-  assert.equal((await theirs.exec("id -un")).stdout, "worker\n");
+  assert.equal((await theirs.linuxUser("worker").exec("id -un")).stdout, "worker\n");
   await assert.rejects(theirs.exec({ command: "id", linuxUser: "root" }), (e) => e.status === 403);
   await identity.delete();
-  await assert.rejects(theirs.exec("id -un"), (e) => e.status === 401);
+  await assert.rejects(theirs.linuxUser("worker").exec("id -un"), (e) => e.status === 401);
 });
 await row("the command line runs a command", async () => {
   const r = await cli("vm", "exec", "real", "--", "sh", "-c", "echo seen; exit 5");
