@@ -46,7 +46,6 @@ func TestSocketKey(t *testing.T) {
 	b.handler.WebOrigins = []string{"https://app.example.com"}
 	id := b.create(`{"name":"box"}`)
 	dial := func(key, origin string) (*websocket.Conn, *http.Response, error) {
-		//nolint:bodyclose // the package leaves nothing to close
 		return websocket.Dial(t.Context(), b.server.URL+"/v1/vms/"+id+"/pty", &websocket.DialOptions{
 			Subprotocols: []string{"warren", "warren.key." + key, "warren.user.root"}, HTTPHeader: http.Header{"Origin": {origin}},
 		})

@@ -21,9 +21,9 @@ const patient = 400
 func init() {
 	if Version != "" && len(os.Args) == 2 && os.Args[1] == "version" && filepath.Base(os.Args[0]) == "warren" {
 		if _, err := os.Stdout.WriteString("warren " + Version + "\n"); err != nil {
-			os.Exit(1)
+			os.Exit(1) //nolint:forbidigo // the command is over before main begins
 		}
-		os.Exit(0)
+		os.Exit(0) //nolint:forbidigo // the command is over before main begins
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(patient)
