@@ -36,6 +36,7 @@ func TestTransitions(t *testing.T) {
 		OpUnmount:  ". . running . . . .",
 		OpVMRename: ". . running . suspended stopped lost",
 		OpLabel:    ". . running . suspended stopped lost",
+		OpAmend:    ". . running . suspended stopped lost",
 		OpDelete:   "x x x x x x x",
 	}
 	for _, op := range guestOps {
