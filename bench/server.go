@@ -332,6 +332,9 @@ func (s *server) exec(ctx context.Context, id string, argv ...string) error {
 			Status vm.ExitStatus `json:"status"`
 			Error  any           `json:"error"`
 		}
+		if len(bytes.TrimSpace(line)) == 0 { // it keeps the connection alive
+			continue
+		}
 		if err := json.Unmarshal(line, &e); err != nil {
 			return err
 		}

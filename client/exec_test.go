@@ -286,3 +286,21 @@ func TestExecErrors(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// TestStreamKeptAlive: blank lines between the messages of a streamed command are left out.
+func TestStreamKeptAlive(t *testing.T) {
+	c := fake(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, err := io.WriteString(w, "{\"type\":\"started\",\"process\":{\"id\":\"p1\"}}\n\n{\"type\":\"stdout\",\"data\":\"aGk=\"}\n\n\n{\"type\":\"exit\",\"status\":{\"code\":3}}\n")
+		if err != nil {
+			t.Errorf("the answer: %v", err)
+		}
+	})
+	s, err := c.Stream(t.Context(), "box", api.ExecChunked{})
+	if err != nil {
+		t.Fatalf("the command does not start: %v", err)
+	}
+	var out bytes.Buffer
+	if st, err := s.Run(&out, io.Discard); err != nil || st.Code != 3 || out.String() != "hi" {
+		t.Errorf("it ends with %+v, %v and prints %q, want status 3 and hi", st, err, out.String())
+	}
+}

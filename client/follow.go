@@ -46,6 +46,16 @@ func (l *lines) next() ([]byte, error) {
 	return nil, io.EOF
 }
 
+// message returns the next line of JSON. A blank line only keeps the connection alive.
+func (l *lines) message() ([]byte, error) {
+	for {
+		line, err := l.next()
+		if err != nil || len(bytes.TrimSpace(line)) > 0 {
+			return line, err
+		}
+	}
+}
+
 // Watch is a stream of changes in a guest's file system.
 type Watch struct{ l *lines }
 
@@ -61,23 +71,18 @@ func (c *Client) WatchFiles(ctx context.Context, ref, user string, paths ...stri
 
 // Next waits for the next change; io.EOF when the server ended the stream.
 func (w *Watch) Next() (vm.FileEvent, error) {
-	for {
-		line, err := w.l.next()
-		if err != nil {
-			return vm.FileEvent{}, err
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue // keeps the connection alive
-		}
-		var ev vm.FileEvent
-		if err := json.Unmarshal(line, &ev); err != nil {
-			return ev, vm.Errorf(vm.GuestFault, "", "an unknown change: %w", err)
-		}
-		if ev.Type == "" {
-			return ev, lineError(line)
-		}
-		return ev, nil
+	var ev vm.FileEvent
+	line, err := w.l.message()
+	if err != nil {
+		return ev, err
 	}
+	if err := json.Unmarshal(line, &ev); err != nil {
+		return ev, vm.Errorf(vm.GuestFault, "", "an unknown change: %w", err)
+	}
+	if ev.Type == "" {
+		return ev, lineError(line)
+	}
+	return ev, nil
 }
 
 // lineError is the error that a line of a stream holds.
@@ -109,7 +114,7 @@ func (c *Client) FollowService(ctx context.Context, ref, name string, lines int,
 // Next waits for the next line; io.EOF when the server ended the stream.
 func (f *ServiceFollow) Next() (vm.UnitLog, error) {
 	var u vm.UnitLog
-	line, err := f.l.next()
+	line, err := f.l.message()
 	if err != nil {
 		return u, err
 	}

@@ -62,7 +62,7 @@ func (c *Client) Stream(ctx context.Context, ref string, in api.ExecChunked) (*S
 
 // next reads one message; one that holds an error is that error.
 func (s *Streamed) next() (m api.ExecMessage, err error) {
-	line, err := s.l.next()
+	line, err := s.l.message()
 	if errors.Is(err, io.EOF) {
 		err = vm.Errorf(vm.Unavailable, s.proc.ID, "the connection to the server broke while the command ran").
 			WithHint("`warren ps %s` shows whether it still runs", s.ref)
