@@ -84,7 +84,7 @@ func suites() []suite {
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
 			gotest("packages", "-p=3", "./..."),
 		}},
-		{name: "foundation", budget: 20 * time.Minute, steps: []step{
+		{name: "foundation", budget: 26 * time.Minute, steps: []step{
 			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control+"|"+sdks+"|"+inside, "./test/system/..."),
 			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
@@ -92,11 +92,11 @@ func suites() []suite {
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
-		{name: "worlds", budget: 15 * time.Minute, steps: []step{
+		{name: "worlds", budget: 20 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+worlds, "./test/system/..."),
 			gotest("fork correctness", "-tags=system", "-timeout=12m", "-run="+forks, "./test/system/..."),
 		}},
-		{name: "entering", budget: 11 * time.Minute, steps: []step{
+		{name: "entering", budget: 12 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+entering, "./test/system/..."),
 		}},
 		{name: "keeping", budget: 15 * time.Minute, steps: []step{
