@@ -119,16 +119,21 @@ func (c *caller) create(byDefault int64) error {
 
 // addUser makes the Linux user that commands of a sandbox run as, unless it is there.
 const addUser = `set -e
-grep -q '^user:' /etc/passwd && echo there && exit 0
-id=1000; while grep -q "^[^:]*:[^:]*:$id:" /etc/passwd /etc/group; do id=$((id+1)); done
-sh=/bin/sh; [ -x /bin/bash ] && sh=/bin/bash
-echo "user:x:$id:$id::/home/user:$sh" >> /etc/passwd
-echo "user:x:$id:" >> /etc/group
-[ ! -f /etc/shadow ] || echo 'user:*:20000:0:99999:7:::' >> /etc/shadow
-mkdir -p /home/user
-[ ! -d /etc/skel ] || cp -R /etc/skel/. /home/user/
-[ ! -d /etc/sudoers.d ] || { echo 'user ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/user; chmod 440 /etc/sudoers.d/user; }
-chown -R "$id:$id" /home/user
+may=y
+[ ! -d /etc/sudoers.d ] || [ -f /etc/sudoers.d/user ] || grep -q '^sudo:.*[:,]user\(,\|$\)' /etc/group || may=
+if grep -q '^user:' /etc/passwd; then
+    [ -z "$may" ] || echo there
+else
+    id=1000; while grep -q "^[^:]*:[^:]*:$id:" /etc/passwd /etc/group; do id=$((id+1)); done
+    sh=/bin/sh; [ -x /bin/bash ] && sh=/bin/bash
+    echo "user:x:$id:$id::/home/user:$sh" >> /etc/passwd
+    echo "user:x:$id:" >> /etc/group
+    [ ! -f /etc/shadow ] || echo 'user:*:20000:0:99999:7:::' >> /etc/shadow
+    mkdir -p /home/user
+    [ ! -d /etc/skel ] || cp -R /etc/skel/. /home/user/
+    chown -R "$id:$id" /home/user
+fi
+[ -n "$may" ] || { echo 'user ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/user; chmod 440 /etc/sudoers.d/user; }
 `
 
 // setUp gives a new sandbox the Linux user that SDKs expect, if its image lacks it.
