@@ -138,7 +138,9 @@ fi
 
 // setUp gives a new sandbox the Linux user that SDKs expect, if its image lacks it.
 func (d *Door) setUp(ctx context.Context, call *vm.Call, rec vm.VM) error {
-	if _, known := d.withUser.Load(rec.Image); known {
+	// The cache is about images. A snapshot of a VM may have what its image lacks, and lack what it has.
+	fromImage := rec.DiskOn == "" && rec.Parent == ""
+	if _, known := d.withUser.Load(rec.Image); known && fromImage {
 		return nil
 	}
 	x, err := d.Inside.Exec(ctx, call, string(rec.ID), vm.ExecSpec{Argv: []string{"/bin/sh", "-c", addUser}, Cwd: "/", Timeout: vm.Millis(time.Minute)})
@@ -150,7 +152,7 @@ func (d *Door) setUp(ctx context.Context, call *vm.Call, rec vm.VM) error {
 	switch {
 	case err == nil && st.Code != 0:
 		err = vm.Errorf(vm.GuestFault, string(rec.ID), "the Linux user of the sandbox could not be made: %s", vm.Clip(out.String(), 500))
-	case err == nil && out.String() == "there\n":
+	case err == nil && fromImage && out.String() == "there\n":
 		d.withUser.Store(rec.Image, true)
 	}
 	return err
