@@ -100,7 +100,7 @@ func (d *Door) authenticate(r *http.Request) (*vm.Call, error) {
 	case err == nil && a.Key != "" && a.Identity == "":
 		return &vm.Call{Actor: a, Request: vm.NewRequestID()}, nil
 	}
-	d.delay(r.Context())
+	d.brake.Wait(r.Context())
 	why := vm.Errorf(vm.Unauthenticated, "", "E2B_API_KEY is no API key of this Warren server").
 		WithHint("make one with `warren key create --e2b`")
 	if given == "" {

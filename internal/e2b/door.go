@@ -65,7 +65,7 @@ type Door struct {
 	Config
 	control *http.ServeMux
 	envd    *http.ServeMux
-	slow    chan struct{} // one token for each failed authentication being delayed
+	brake   *access.Brake
 
 	mu       sync.Mutex
 	programs map[programKey]*program     // attached commands and terminals; guarded by mu
@@ -82,7 +82,7 @@ type Door struct {
 // New returns a door.
 func New(c Config) *Door {
 	d := &Door{
-		Config: c, slow: make(chan struct{}, 32), programs: map[programKey]*program{}, watchers: map[string]*watcher{},
+		Config: c, brake: access.NewBrake(), programs: map[programKey]*program{}, watchers: map[string]*watcher{},
 		homes: map[homeKey]vm.LinuxUser{}, samples: map[vm.ID][]metric{}, uploads: map[uploadKey]time.Time{}, met: map[vm.ID]bool{}, kernels: map[vm.ID]*interpreterState{},
 	}
 	d.control, d.envd = d.controlRoutes(), d.envdRoutes()
@@ -189,24 +189,6 @@ func key(given string) string {
 		return given
 	}
 	return string(raw)
-}
-
-// authDelay is how long a failed authentication waits.
-const authDelay = 250 * time.Millisecond
-
-// delay slows down who tries secrets, a few at a time.
-func (d *Door) delay(ctx context.Context) {
-	select {
-	case d.slow <- struct{}{}:
-		timer := time.NewTimer(authDelay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		<-d.slow
-	default: // so many at once that a delay would not help
-	}
 }
 
 // connected is a context that ends with the request or the server.

@@ -84,7 +84,7 @@ func (d *Door) serveSandbox(w http.ResponseWriter, r *http.Request, id vm.ID, po
 	if signed {
 		err = d.checkSignature(r, rec)
 	} else if subtle.ConstantTimeCompare([]byte(r.Header.Get(headerToken)), []byte(d.token(tokenEnvd, id))) != 1 {
-		d.delay(r.Context())
+		d.brake.Wait(r.Context())
 		err = vm.Errorf(vm.Unauthenticated, "", "the access token is wrong or missing").WithHint("connect to the sandbox to get it")
 	}
 	if err == nil {
@@ -176,7 +176,7 @@ func (d *Door) signs(r *http.Request, id vm.ID) bool {
 
 func (d *Door) checkSignature(r *http.Request, rec vm.VM) error {
 	if !d.signs(r, rec.ID) {
-		d.delay(r.Context())
+		d.brake.Wait(r.Context())
 		return vm.Errorf(vm.Unauthenticated, "", "invalid signature")
 	}
 	expires := r.URL.Query().Get("signature_expiration")
@@ -194,7 +194,7 @@ func (d *Door) signedFile(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	d.delay(r.Context())
+	d.brake.Wait(r.Context())
 	d.refuse(w, http.StatusUnauthorized, "invalid signature")
 }
 

@@ -42,7 +42,7 @@ func (d *Door) interpreter(r *http.Request, rec vm.VM) error {
 		ok = subtle.ConstantTimeCompare(given, []byte(d.token(tokenEnvd, rec.ID))) == 1
 	}
 	if !ok {
-		d.delay(r.Context())
+		d.brake.Wait(r.Context())
 		return vm.Errorf(vm.Unauthenticated, "", "the access token is wrong or missing").WithHint("connect to the sandbox to get it")
 	}
 	d.mu.Lock()

@@ -26,7 +26,7 @@ func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port
 			return
 		}
 	} else if sb.Private && subtle.ConstantTimeCompare([]byte(r.Header.Get(headerTraffic)), []byte(d.token(tokenTraffic, rec.ID))) != 1 {
-		d.delay(r.Context())
+		d.brake.Wait(r.Context())
 		send(w, http.StatusForbidden, missing{Sandbox: string(rec.ID), Message: "Traffic access token is missing or invalid", Code: http.StatusForbidden})
 		return
 	}

@@ -51,7 +51,7 @@ type Config struct {
 type Door struct {
 	Config
 	routes *http.ServeMux
-	slow   chan struct{} // one token for each failed authentication being delayed
+	brake  *access.Brake
 
 	work sync.WaitGroup // requests that run without their connection
 
@@ -62,7 +62,7 @@ type Door struct {
 
 // New returns a door.
 func New(c Config) *Door {
-	d := &Door{Config: c, slow: make(chan struct{}, 32), running: map[vm.RequestID]*background{}, uploads: map[string]*upload{}}
+	d := &Door{Config: c, brake: access.NewBrake(), running: map[vm.RequestID]*background{}, uploads: map[string]*upload{}}
 	d.routes = d.table()
 	return d
 }
@@ -236,7 +236,7 @@ func (d *Door) authenticate(r *http.Request) (*vm.Call, error) {
 		}
 	}
 	if given == "" {
-		d.delay(r.Context())
+		d.brake.Wait(r.Context())
 		return nil, vm.Errorf(vm.Unauthenticated, "", "no API key was sent").WithHint("set FREESTYLE_API_KEY to a key of this server: `warren key create` makes one")
 	}
 	a, err := d.Access.Authenticate(r.Context(), given)
@@ -246,7 +246,7 @@ func (d *Door) authenticate(r *http.Request) (*vm.Call, error) {
 	case err != nil && !errors.Is(err, vm.Unauthenticated):
 		return nil, err
 	}
-	d.delay(r.Context())
+	d.brake.Wait(r.Context())
 	why := vm.Errorf(vm.Unauthenticated, "", "this is no API key of this Warren server").WithHint("make one with `warren key create`")
 	switch {
 	case token != "":
@@ -256,24 +256,6 @@ func (d *Door) authenticate(r *http.Request) (*vm.Call, error) {
 		why.Code = foreignLogin
 	}
 	return nil, why
-}
-
-// authDelay is how long a failed authentication waits.
-const authDelay = 250 * time.Millisecond
-
-// delay slows down who tries secrets, a few at a time.
-func (d *Door) delay(ctx context.Context) {
-	select {
-	case d.slow <- struct{}{}:
-		timer := time.NewTimer(authDelay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		<-d.slow
-	default: // so many at once that a delay would not help
-	}
 }
 
 // connected is a context that ends with the request or the server.

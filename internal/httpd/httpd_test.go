@@ -59,7 +59,7 @@ func newBenchAt(t *testing.T, clock engine.Clock) *bench {
 	}
 	lifetime, end := context.WithCancel(context.Background())
 	handler := New(Config{House: e.Rooms, Log: slog.New(slog.DiscardHandler), Settings: map[string]any{"data": "x"}, Lifetime: lifetime, SSH: fakeSSH{}, SSHAddress: "127.0.0.1:2222"})
-	handler.authDelay = 0
+	handler.brake.For = 0
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		end()

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/vm"
 )
@@ -63,12 +64,10 @@ type tableRow struct {
 type server struct {
 	Config
 	table []tableRow
-	slow  chan struct{} // one token for each failed authentication being delayed
+	brake *access.Brake
 	pace  *pace
 	// guests limits what programs inside VMs ask for.
-	guests *guestPace
-	// authDelay is how long a failed authentication waits.
-	authDelay  time.Duration
+	guests     *guestPace
 	background sync.WaitGroup // requests that run without their connection
 	large      *semaphore.Weighted
 	patience   time.Duration // how long to wait for a part of large
@@ -94,7 +93,7 @@ const (
 
 // New returns the API's handler.
 func New(c Config) Handler {
-	s := &server{Config: c, slow: make(chan struct{}, 32), large: semaphore.NewWeighted(maxLarge), patience: largePatience, authDelay: 250 * time.Millisecond, pace: newPace(c.Rate), guests: newGuestPace()}
+	s := &server{Config: c, brake: access.NewBrake(), large: semaphore.NewWeighted(maxLarge), patience: largePatience, pace: newPace(c.Rate), guests: newGuestPace()}
 	for _, r := range s.routes() {
 		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
 	}
@@ -271,17 +270,7 @@ func (s *server) authenticate(q *request) (vm.Actor, error) {
 			return vm.Actor{}, err
 		}
 	}
-	select {
-	case s.slow <- struct{}{}:
-		timer := time.NewTimer(s.authDelay)
-		select {
-		case <-timer.C:
-		case <-q.Context().Done():
-			timer.Stop()
-		}
-		<-s.slow
-	default: // so many at once that a delay would not help
-	}
+	s.brake.Wait(q.Context())
 	return vm.Actor{}, vm.Errorf(vm.Unauthenticated, "", "no or unknown credentials").
 		WithCode("UNAUTHORIZED_ERROR", "route", q.URL.Path, "reason", nil).
 		WithHint("send `Authorization: Bearer KEY`; the admin's key is in DATA/admin.key")
