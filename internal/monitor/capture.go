@@ -141,9 +141,13 @@ func (m *machine) thaw(ctx context.Context) error {
 	defer cancel()
 	for {
 		try, stop := context.WithTimeout(ctx, freezeWait)
+		sent := time.Now()
 		err := m.guest.Thaw(try)
 		stop()
 		if err == nil {
+			if time.Since(sent) >= clockExact {
+				m.setClockAgain()
+			}
 			return nil
 		}
 		select {

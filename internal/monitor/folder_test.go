@@ -63,10 +63,6 @@ func folderMachine(t *testing.T) (*machine, *folderGuest, vm.Folder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newMachine(t.Context(), spec, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
 	g := &folderGuest{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/folder", func(w http.ResponseWriter, r *http.Request) {
@@ -88,11 +84,22 @@ func folderMachine(t *testing.T) (*machine, *folderGuest, vm.Folder) {
 		}
 		g.note(q.Get("path"), "unmount", false)
 	})
+	m := answered(t, spec, mux)
+	return m, g, vm.Folder{Host: dir.Name(), Path: "/src", Is: is}
+}
+
+// answered returns a machine whose guest's agent answers with h.
+func answered(t *testing.T, spec vm.MachineSpec, h http.Handler) *machine {
+	t.Helper()
+	m, err := newMachine(t.Context(), spec, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
 	l, err := net.Listen("unix", filepath.Join(filepath.Dir(spec.RunDir), "agent"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: mux}
+	server := &http.Server{Handler: h}
 	go func() { _ = server.Serve(l) }()
 	m.guest = guest.New(func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
@@ -102,7 +109,7 @@ func folderMachine(t *testing.T) (*machine, *folderGuest, vm.Folder) {
 		m.wg.Wait()
 		server.Close()
 	})
-	return m, g, vm.Folder{Host: dir.Name(), Path: "/src", Is: is}
+	return m
 }
 
 // TestFolderNotNoted: a folder that cannot be written down is not given, and one

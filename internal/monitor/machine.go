@@ -254,7 +254,7 @@ func (m *machine) wake(ctx context.Context) error {
 		return err
 	}
 	m.mark("ready")
-	m.wg.Go(func() { m.setClock(m.lifetime) })
+	m.setClockAgain()
 	close(m.started)
 	m.wg.Go(func() { m.keepMounting(m.lifetime) })
 	return nil
@@ -291,7 +291,12 @@ const (
 	clockPause = 100 * time.Millisecond
 )
 
-// setClock corrects the guest's clock for the time that the reset took to arrive:
+// setClockAgain starts setClock, after a message that has set the clock and resumed the programs.
+func (m *machine) setClockAgain() {
+	m.wg.Go(func() { m.setClock(m.lifetime) })
+}
+
+// setClock corrects the guest's clock for the time that the reset or thaw took to arrive:
 // up to some tenths of a second for untranslated code on a busy host. It ends when
 // a request was quick enough to be exact.
 func (m *machine) setClock(ctx context.Context) {

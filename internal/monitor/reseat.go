@@ -87,7 +87,11 @@ func (m *machine) runSeated(ctx context.Context, proc *qemu.Process, spec vm.Mac
 	if _, err := m.link.wait(ctx); err != nil { // the time in the reset must be current
 		return m.silent(err)
 	}
-	return m.reset(ctx, m.guest.Wake)
+	if err := m.reset(ctx, m.guest.Wake); err != nil {
+		return err
+	}
+	m.setClockAgain()
+	return nil
 }
 
 // Reseat moves a machine that a capture has paused to a new QEMU, started on the

@@ -31,9 +31,9 @@ type suite struct {
 	name   string
 	budget time.Duration
 	steps  []step
-	// beside names the suite that this one runs beside, if both run: a test on a VM mostly waits for the one
-	// virtual CPU of that VM, and the machine has two.
-	beside string
+	// pairs is set for a suite that runs beside another one: a test on a VM mostly waits for the one virtual
+	// CPU of that VM, and the machine has two. The suites before it run alone.
+	pairs bool
 }
 
 // step is one command of a suite. The tests of a gotest step (`go test -json`)
@@ -96,35 +96,36 @@ func suites() []suite {
 			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+worlds, "./test/system/..."),
 			gotest("fork correctness", "-tags=system", "-timeout=12m", "-run="+forks, "./test/system/..."),
 		}},
-		{name: "entering", budget: 12 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+entering, "./test/system/..."),
-		}},
-		{name: "keeping", budget: 15 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=18m", "-run="+keeping, "./test/system/..."),
-		}},
-		{name: "archives", budget: 11 * time.Minute, steps: []step{
-			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=14m", "-run="+archives, "./test/system/..."),
-		}},
-		{name: "control", beside: "keeping", budget: 18 * time.Minute, steps: []step{
+		// Two of these at a time, the longest first.
+		{name: "control", pairs: true, budget: 18 * time.Minute, steps: []step{
 			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=20m", "-run="+control, "./test/system/..."),
 		}},
-		{name: "sdks", beside: "archives", budget: 11 * time.Minute, steps: []step{
-			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=11m", "-parallel=2", "-run="+sdks, "./test/system/..."),
+		{name: "keeping", pairs: true, budget: 15 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=18m", "-run="+keeping, "./test/system/..."),
 		}},
-		{name: "containers", budget: 15 * time.Minute, steps: []step{
-			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),
-		}},
-		{name: "safety", budget: 18 * time.Minute, steps: []step{
-			gotest("what agents do to machines", "-tags=system", "-timeout=20m", "./test/safety/..."),
-		}},
-		{name: "objects", beside: "safety", budget: 15 * time.Minute, steps: []step{
+		{name: "objects", pairs: true, budget: 15 * time.Minute, steps: []step{
 			gotest("S3 clients", "-tags=system", "-timeout=18m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
 		}},
-		{name: "shipping", budget: 8 * time.Minute, steps: []step{
+		{name: "entering", pairs: true, budget: 14 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=16m", "-run="+entering, "./test/system/..."),
+		}},
+		{name: "safety", pairs: true, budget: 18 * time.Minute, steps: []step{
+			gotest("what agents do to machines", "-tags=system", "-timeout=20m", "./test/safety/..."),
+		}},
+		{name: "volumes", pairs: true, budget: 11 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=11m", "-parallel=2", "-run="+volumes, "./test/system/..."),
+		}},
+		{name: "sdks", pairs: true, budget: 11 * time.Minute, steps: []step{
+			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=11m", "-parallel=2", "-run="+sdks, "./test/system/..."),
+		}},
+		{name: "archives", pairs: true, budget: 11 * time.Minute, steps: []step{
+			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=14m", "-run="+archives, "./test/system/..."),
+		}},
+		{name: "shipping", pairs: true, budget: 8 * time.Minute, steps: []step{
 			gotest("between VMs and objects", "-tags=system", "-timeout=14m", "-run="+shipping, "./test/system/..."),
 		}},
-		{name: "volumes", beside: "shipping", budget: 11 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=11m", "-parallel=2", "-run="+volumes, "./test/system/..."),
+		{name: "containers", pairs: true, budget: 15 * time.Minute, steps: []step{
+			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),
 		}},
 	}
 }
@@ -161,18 +162,14 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 	}
 	r.results.Source = source
 	chosen := slices.DeleteFunc(suites(), func(s suite) bool { return len(names) > 0 && !slices.Contains(names, s.name) })
-	for _, s := range chosen {
-		named := func(name string) func(suite) bool { return func(o suite) bool { return o.name == name } }
-		if slices.ContainsFunc(chosen, named(s.beside)) {
-			continue // it runs with the suite that it names
-		}
-		end := func() {}
-		if i := slices.IndexFunc(chosen, func(o suite) bool { return o.beside == s.name }); i >= 0 {
-			end = r.apart(func(b *runner) { b.suite(ctx, chosen[i]) })
-		}
-		r.suite(ctx, s)
-		end()
+	pairs := slices.IndexFunc(chosen, func(s suite) bool { return s.pairs })
+	if pairs < 0 {
+		pairs = len(chosen)
 	}
+	for _, s := range chosen[:pairs] {
+		r.suite(ctx, s)
+	}
+	r.two(ctx, chosen[pairs:])
 	for _, end := range r.waiting {
 		end()
 	}
@@ -218,20 +215,31 @@ func (r *runner) suite(ctx context.Context, s suite) {
 	r.lines = append(r.lines, fmt.Sprintf("%-12s %6.0f s of %4.0f s  %s", s.name, took.Seconds(), s.budget.Seconds(), verdict))
 }
 
-// apart does something with a runner of its own, at the same time. The returned function waits for its end,
-// prints its output and counts what it counted.
-func (r *runner) apart(do func(*runner)) (end func()) {
-	var out bytes.Buffer
-	b := &runner{out: &out}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		do(b)
-	}()
-	return func() {
-		<-ended
-		r.add(b, &out)
+// two runs suites, two at a time, each with a runner of its own. It prints and counts each at its end.
+func (r *runner) two(ctx context.Context, all []suite) {
+	var mu sync.Mutex // of r
+	next := make(chan suite)
+	var lanes sync.WaitGroup
+	for range 2 {
+		lanes.Go(func() {
+			for s := range next {
+				mu.Lock()
+				fmt.Fprintf(r.out, "== %s begins beside others; its output follows at its end\n", s.name)
+				mu.Unlock()
+				var out bytes.Buffer
+				b := &runner{out: &out}
+				b.suite(ctx, s)
+				mu.Lock()
+				r.add(b, &out)
+				mu.Unlock()
+			}
+		})
 	}
+	for _, s := range all {
+		next <- s
+	}
+	close(next)
+	lanes.Wait()
 }
 
 // add prints and counts what another runner has printed and counted.

@@ -100,31 +100,33 @@ func TestUnended(t *testing.T) {
 	}
 }
 
-// A suite runs beside one that comes before it, runs beside no other.
-func TestSuitesBeside(t *testing.T) {
-	var before []string
-	led := map[string]string{}
+// The suites that run in pairs are the last.
+func TestPairsLast(t *testing.T) {
+	pairs := false
 	for _, s := range suites() {
-		if s.beside != "" && !slices.Contains(before, s.beside) {
-			t.Errorf("%s runs beside %q, which does not come before it", s.name, s.beside)
+		if pairs && !s.pairs {
+			t.Errorf("%s follows suites that run in pairs", s.name)
 		}
-		if other := led[s.beside]; s.beside != "" && other != "" {
-			t.Errorf("%s and %s run beside %s: two processors have room for one", s.name, other, s.beside)
-		}
-		led[s.beside] = s.name
-		before = append(before, s.name)
+		pairs = s.pairs
 	}
 }
 
-// What runs apart is printed and counted when its end is waited for.
-func TestApart(t *testing.T) {
+// Two suites run at the same time, and a third one when one of them has ended. All are printed and counted.
+func TestTwo(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "other")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	meet := func(name, script string) suite { // each end of a pipe waits for the other one
+		return suite{name: name, budget: time.Minute, steps: []step{{name: "meets", argv: []string{"sh", "-c", script, fifo}}}}
+	}
 	var out bytes.Buffer
 	r := &runner{out: &out}
-	end := r.apart(func(b *runner) {
-		b.suite(t.Context(), suite{name: "other", budget: time.Minute, steps: []step{{name: "fails", argv: []string{"false"}}}})
-	})
-	end()
-	if r.failed != 1 || len(r.lines) != 1 || !strings.Contains(r.lines[0], "within budget") {
-		t.Errorf("%d failed, lines %q", r.failed, r.lines)
+	r.two(t.Context(), []suite{meet("reader", `read -r line <"$0"`), meet("writer", `echo x >"$0"`), meet("third", "false")})
+	if r.passed != 2 || r.failed != 1 {
+		t.Errorf("%d passed, %d failed, printed %q", r.passed, r.failed, out.String())
+	}
+	if len(r.lines) != 3 {
+		t.Errorf("lines %q", r.lines)
 	}
 }
