@@ -18,10 +18,11 @@
     script.onload = () => {
       const { pages, sections } = window.searchIndex;
       loaded(sections.map((s) => {
-        const title = pages[s.page].title;
+        const { title, url } = pages[s.page];
         return {
-          page: s.page, title, heading: s.heading, text: s.text, url: root + pages[s.page].url + (s.id && "#" + s.id),
-          lower: { title: title.toLowerCase(), heading: s.heading.toLowerCase(), text: s.text.toLowerCase() },
+          page: s.page, title, heading: s.heading, text: s.text, url: root + url + (s.id && "#" + s.id),
+          // A page's file is named for its subject, as secrets.html is: that counts as a part of its title.
+          lower: { title: `${title} ${url.split("/").pop()}`.toLowerCase(), heading: s.heading.toLowerCase(), text: s.text.toLowerCase() },
         };
       }));
     };
@@ -48,7 +49,7 @@
     let sum = 0;
     for (const word of words) {
       const { title, heading, text } = section.lower;
-      const one = weigh(title, word, section.heading ? 2 : 10) + weigh(heading, word, 7) + places(text, word).length;
+      const one = weigh(title, word, section.heading ? 2 : 12) + weigh(heading, word, 7) + places(text, word).length;
       if (one === 0) return 0;
       sum += one;
     }
