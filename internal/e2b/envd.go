@@ -219,7 +219,7 @@ func (c *visitor) linux(name string) (vm.LinuxUser, error) {
 		return u, nil
 	}
 	asked := name
-	if name == "root" {
+	if name == "root" && c.rec.User == "" { // the default, unless the image has another one
 		asked = ""
 	}
 	u, err := d.Inside.LinuxUser(c.ctx, c.call, c.ref(), asked)
