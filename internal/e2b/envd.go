@@ -90,6 +90,9 @@ func (d *Door) serveSandbox(w http.ResponseWriter, r *http.Request, id vm.ID, po
 	if err == nil {
 		err = d.Access.Valid(actorOf(rec))
 	}
+	if err == nil {
+		err = d.Pace.Take(actorOf(rec))
+	}
 	if err != nil {
 		d.fail(w, r, err)
 		return
