@@ -71,6 +71,7 @@ var Codes = map[string]int{
 	"BUILD_FAILED":                           400,
 	"BUILD_NOT_FOUND":                        404,
 	"BUILD_NOT_FOUND_FOR_VM":                 404,
+	"BUNDLE_DAMAGED":                         422,
 	"COMMIT_EMPTY_QUERY":                     400,
 	"COMMIT_INVALID_REGEX":                   400,
 	"COMMIT_NOT_FOUND":                       404,

@@ -36,6 +36,12 @@ func (d *Door) controlRoutes() *http.ServeMux {
 			c := &caller{d: d, w: w, Request: r}
 			var err error
 			if c.call, err = d.authenticate(r); err == nil {
+				err = d.Pace.Take(c.call.Actor)
+			}
+			if err == nil {
+				err = answers(r.UserAgent())
+			}
+			if err == nil {
 				err = f(c)
 			}
 			if err != nil {

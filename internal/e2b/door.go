@@ -41,7 +41,7 @@ const (
 	interpreterPort = 49999
 )
 
-// Config holds the door's dependencies. Every field but Domain is required.
+// Config holds the door's dependencies. Every field but Domain and Pace is required.
 type Config struct {
 	Engine  *engine.Engine
 	Inside  *inside.Inside
@@ -56,6 +56,8 @@ type Config struct {
 	// Domain is the preview domain, with its port, under which ports of sandboxes are
 	// reached; "" = none.
 	Domain string
+	// Pace limits the requests of one caller.
+	Pace *access.Pace
 	// Lifetime ends when the server shuts down; streams end with it.
 	Lifetime context.Context
 }

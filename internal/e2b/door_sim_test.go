@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/e2b"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/vmtest"
@@ -167,6 +168,36 @@ func TestWhoMay(t *testing.T) {
 	}
 	if code := list(); code != 401 {
 		t.Errorf("after the key that connected last was revoked the token gets status %d, want 401", code)
+	}
+}
+
+// TestPace: a caller that asks too often is told to wait, in the status that the SDKs know, whether it calls the
+// control API or a sandbox.
+func TestPace(t *testing.T) {
+	s := newSim(t)
+	id := s.sandbox(vm.Sandbox{})
+	token := s.token(id)
+	s.door.Pace = access.NewPace(1)
+	ask := map[string]func() int{
+		"the control API": func() int {
+			code, _ := s.do("GET", "/e2b/v2/sandboxes", "", "X-API-KEY", s.key)
+			return code
+		},
+		"the sandbox": func() int {
+			code, _ := s.do("GET", "/files?path=/none", "", "E2b-Sandbox-Id", id, "X-Access-Token", token)
+			return code
+		},
+	}
+	for what, do := range ask {
+		refused := 0
+		for range 20 {
+			if do() == http.StatusTooManyRequests {
+				refused++
+			}
+		}
+		if refused < 10 {
+			t.Errorf("%s refuses %d of 20 requests, at a limit of one in a second", what, refused)
+		}
 	}
 }
 

@@ -3,7 +3,12 @@
 
 package e2b
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/warren-vm/warren/vm"
+)
 
 // TestSignature: a link to a file is signed as E2B's SDKs sign it.
 func TestSignature(t *testing.T) {
@@ -29,6 +34,25 @@ func TestMetadataFilter(t *testing.T) {
 		m, err := metadataOf(given)
 		if err != nil || m["a k"] != want {
 			t.Errorf("the filter %q means %v (%v), want a k = %s", given, m, err, want)
+		}
+	}
+}
+
+// TestAge: an SDK of another major version is told so, with the command that installs the right one.
+func TestAge(t *testing.T) {
+	for agent, want := range map[string]string{
+		"": "", "curl/8.0": "", "e2b-js-sdk/2.51.0": "", "e2b-python-sdk/2.45.1 integration": "",
+		"e2b-js-sdk/1.13.2":        "too old",
+		"e2b-python-sdk/0.17.0":    "too old",
+		"e2b-js-sdk/3.0.0-rc.1":    "newer",
+		"e2b-js-sdk/99999999999.1": "", // no version
+	} {
+		err := answers(agent)
+		if want == "" && err != nil {
+			t.Errorf("%q is refused: %v", agent, err)
+		}
+		if want != "" && (vm.KindOf(err) != vm.Unsupported || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q gets %v, want that it is %s", agent, err, want)
 		}
 	}
 }

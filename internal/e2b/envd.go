@@ -90,6 +90,9 @@ func (d *Door) serveSandbox(w http.ResponseWriter, r *http.Request, id vm.ID, po
 	if err == nil {
 		err = d.Access.Valid(actorOf(rec))
 	}
+	if err == nil {
+		err = d.Pace.Take(actorOf(rec))
+	}
 	if err != nil {
 		d.fail(w, r, err)
 		return
@@ -219,7 +222,7 @@ func (c *visitor) linux(name string) (vm.LinuxUser, error) {
 		return u, nil
 	}
 	asked := name
-	if name == "root" {
+	if name == "root" && c.rec.User == "" { // the default, unless the image has another one
 		asked = ""
 	}
 	u, err := d.Inside.LinuxUser(c.ctx, c.call, c.ref(), asked)

@@ -5,10 +5,12 @@ package e2b
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -21,6 +23,9 @@ type failure struct {
 
 // status is the HTTP status of an error for the SDKs.
 func status(err error) int {
+	if errors.Is(err, access.ErrPace) {
+		return http.StatusTooManyRequests
+	}
 	switch vm.KindOf(err) {
 	case vm.Limit:
 		return http.StatusTooManyRequests
@@ -51,6 +56,9 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	code := status(err)
 	if vm.KindOf(err) == vm.Internal {
 		d.Log.Error("request of an E2B SDK failed", "method", r.Method, "path", r.URL.Path, "err", err)
+	}
+	if code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
 	}
 	d.refuse(w, code, d.text(err))
 }

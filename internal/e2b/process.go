@@ -125,12 +125,9 @@ func (c *visitor) begin(in *startMessage, limit time.Duration) (*program, *subsc
 	if in.Process == nil || in.Process.Cmd == "" {
 		return nil, nil, invalid("process", "no command is given")
 	}
-	u, err := c.linux(c.user)
-	if err != nil {
-		return nil, nil, err
-	}
-	cwd := u.Home
+	cwd := "" // the guest knows the default
 	if in.Process.Cwd != "" {
+		var err error
 		if cwd, err = c.path(in.Process.Cwd); err != nil {
 			return nil, nil, err
 		}
@@ -154,7 +151,7 @@ func (c *visitor) begin(in *startMessage, limit time.Duration) (*program, *subsc
 
 // linuxName is the Linux user as the guest's verbs name it.
 func (c *visitor) linuxName() string {
-	if c.user == "root" {
+	if c.user == "root" && c.rec.User == "" { // the default, unless the image has another one
 		return ""
 	}
 	return c.user

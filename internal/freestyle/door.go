@@ -43,6 +43,8 @@ type Config struct {
 	Answers *answers.Answers
 	Journal *journal.Journal
 	Log     *slog.Logger
+	// Pace limits the requests of one caller; nil = no limit.
+	Pace *access.Pace
 	// Lifetime ends when the server shuts down; streams and background work end with it.
 	Lifetime context.Context
 }
@@ -207,6 +209,9 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, need right, f stre
 func (c *caller) admit(need right) (time.Duration, error) {
 	var err error
 	if c.call, err = c.d.authenticate(c.Request); err != nil {
+		return 0, err
+	}
+	if err := c.d.Pace.Take(c.call.Actor); err != nil {
 		return 0, err
 	}
 	if need == owner {

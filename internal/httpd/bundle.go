@@ -59,6 +59,9 @@ func (s *server) openBundle(q *request) error {
 	ctx, cancel := s.connected(q)
 	defer cancel()
 	o, err := s.Handoff.Open(ctx, q.call, q.Body, handoff.OpenOptions{Name: q.query().Get("name"), Trust: q.query()["trust"]})
+	if vm.KindOf(err) == vm.Corrupt { // what the client sent, no data of the server's
+		return vm.AsError(err).WithCode("BUNDLE_DAMAGED")
+	}
 	if err != nil {
 		return err
 	}

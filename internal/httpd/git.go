@@ -55,7 +55,7 @@ func (s *server) serveGit(path string) func(*request) error {
 				WithHint("use the name x-access-token, and a token or API key as the password"))
 		}
 		q.Header.Del("Authorization") // the secret goes no further
-		if err := s.pace.take(q.call.Actor); err != nil {
+		if err := s.Pace.Take(q.call.Actor); err != nil {
 			return s.failGit(q, err)
 		}
 		ctx, end := s.streaming(q)

@@ -39,6 +39,9 @@ type guestUse struct {
 	verb vm.GuestVerb
 }
 
+// maxUses is the number of uses after which all counts restart, so that former VMs take no memory.
+const maxUses = 10000
+
 func newGuestPace() *guestPace { return &guestPace{known: make(map[guestUse]*rate.Limiter)} }
 
 // take counts a use, and refuses it if there were too many. Kind Limit.
@@ -51,7 +54,7 @@ func (p *guestPace) take(id vm.ID, verb vm.GuestVerb) error {
 	p.mu.Lock()
 	l := p.known[use]
 	if l == nil {
-		if len(p.known) >= maxCallers {
+		if len(p.known) >= maxUses {
 			clear(p.known)
 		}
 		l = rate.NewLimiter(rate.Every(r.every), r.burst)

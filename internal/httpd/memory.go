@@ -78,5 +78,10 @@ func (s *server) memoryLog(q *request) error {
 func (s *server) showMemory(q *request) error {
 	ctx, end := s.streaming(q)
 	defer end()
-	return s.Memories.Show(ctx, q.call, q.ref(), q.values["commit"], q.query().Get("path"), q.later("text/plain; charset=utf-8", ""))
+	w := q.later("text/plain; charset=utf-8", "")
+	err := s.Memories.Show(ctx, q.call, q.ref(), q.values["commit"], q.query().Get("path"), w)
+	if err == nil {
+		_, err = w.Write(nil) // a file may be empty
+	}
+	return err
 }

@@ -93,8 +93,12 @@ func (g *schemas) operation(r route) object {
 
 // responses are the answers of a route.
 func (g *schemas) responses(r route) object {
-	out := object{"default": object{"description": "failure", "content": jsonBody(g.ref(reflect.TypeFor[api.ErrorBody]()))}}
 	name := r.method + " " + r.pattern
+	failure := jsonBody(g.ref(reflect.TypeFor[api.ErrorBody]()))
+	if plainFailures[name] {
+		failure["text/plain"] = object{}
+	}
+	out := object{"default": object{"description": "failure", "content": failure}}
 	if sockets[name] {
 		out["101"] = object{"description": "the connection is a WebSocket now"}
 		return out

@@ -347,6 +347,14 @@ var media = map[string]string{
 	"POST /{repo}/git-receive-pack":                      "application/x-git-receive-pack-result",
 }
 
+// plainFailures are the routes that also fail in words alone, as their protocols want: those of Git, of MCP, and of
+// GitHub sync, for which the npm package looks.
+var plainFailures = map[string]bool{
+	"GET /{repo}/info/refs": true, "POST /{repo}/git-upload-pack": true, "POST /{repo}/git-receive-pack": true,
+	"POST /mcp": true, "GET /mcp": true, "DELETE /mcp": true,
+	"GET /git/v1/repo/{repo}/github-sync": true, "POST /git/v1/repo/{repo}/github-sync": true,
+}
+
 // statuses are the other statuses of success that some routes have.
 var statuses = map[string]string{
 	"GET /auth/v1/background-requests/{request}":    "202",

@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/warren-vm/warren/internal/access"
 )
 
 // A caller that asks too often is told to wait, by a code that every client
 // knows; others are answered meanwhile.
 func TestPace(t *testing.T) {
 	b := newBench(t)
-	b.handler.pace = newPace(1)
+	b.handler.Pace = access.NewPace(1)
 	_, _, other, err := b.engine.CreateAccount(t.Context(), b.call, "other")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +37,7 @@ func TestPace(t *testing.T) {
 	if a := b.as(other, "GET", "/v1/vms", ""); a.status != 200 {
 		t.Errorf("another account is answered %d %s", a.status, a.body)
 	}
-	b.handler.pace = newPace(0)
+	b.handler.Pace = access.NewPace(0)
 	for range 40 {
 		if a := b.do("GET", "/v1/vms", ""); a.status != 200 {
 			t.Fatalf("without a limit: %d %s", a.status, a.body)

@@ -118,7 +118,7 @@ func (q *guestRequest) serve(id vm.ID) (guestReply, error) {
 		return guestReply{}, err
 	}
 	q.call.Actor.Account, q.call.Actor.Guest = q.vm.Account, profile.Name
-	if err := q.s.pace.take(q.call.Actor); err != nil {
+	if err := q.s.Pace.Take(q.call.Actor); err != nil {
 		return guestReply{}, err
 	}
 	if site := q.Header.Get("Sec-Fetch-Site"); q.Header.Get("Origin") != "" || site != "" && site != "none" {

@@ -308,7 +308,12 @@ func (s *server) compareRevs(q *request) error {
 func (s *server) repoPatch(q *request) error {
 	ctx, end := s.streaming(q)
 	defer end()
-	return s.Repo.Patch(ctx, q.call, q.repoRef(), q.query().Get("base"), q.query().Get("head"), q.later("text/x-diff; charset=utf-8", ""))
+	w := q.later("text/x-diff; charset=utf-8", "")
+	err := s.Repo.Patch(ctx, q.call, q.repoRef(), q.query().Get("base"), q.query().Get("head"), w)
+	if err == nil {
+		_, err = w.Write(nil) // a patch may be empty
+	}
+	return err
 }
 
 // archive sends the files of a revision.

@@ -51,9 +51,9 @@ type Config struct {
 	MCP http.Handler
 	// WebOrigins are the origins of pages that may use the API, such as https://app.example.com.
 	WebOrigins []string
-	// Rate is how many requests per second one caller (an account's keys, or an identity)
-	// may make in the long run. Four times as many may come at once; 0 = no limit.
-	Rate int
+	// Pace limits the requests of one caller (an account's keys, or an identity). Four times its rate
+	// may come at once; nil = no limit.
+	Pace *access.Pace
 }
 
 type tableRow struct {
@@ -65,7 +65,6 @@ type server struct {
 	Config
 	table []tableRow
 	brake *access.Brake
-	pace  *pace
 	// guests limits what programs inside VMs ask for.
 	guests     *guestPace
 	background sync.WaitGroup // requests that run without their connection
@@ -93,7 +92,7 @@ const (
 
 // New returns the API's handler.
 func New(c Config) Handler {
-	s := &server{Config: c, brake: access.NewBrake(), large: semaphore.NewWeighted(maxLarge), patience: largePatience, pace: newPace(c.Rate), guests: newGuestPace()}
+	s := &server{Config: c, brake: access.NewBrake(), large: semaphore.NewWeighted(maxLarge), patience: largePatience, guests: newGuestPace()}
 	for _, r := range s.routes() {
 		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
 	}
@@ -188,7 +187,7 @@ func (s *server) serve(q *request) error {
 	if q.call.Actor, err = s.authenticate(q); err != nil {
 		return err
 	}
-	if err = s.pace.take(q.call.Actor); err == nil {
+	if err = s.Pace.Take(q.call.Actor); err == nil {
 		err = s.authorize(q, row.right)
 	}
 	if err == nil {

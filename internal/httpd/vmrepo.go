@@ -104,7 +104,7 @@ func (h Handler) ServeVM(w http.ResponseWriter, r *http.Request, id vm.ID) {
 	}
 	ref = strings.TrimSuffix(ref, ".git")
 	c := &vm.Call{Actor: vm.Actor{Account: v.Account, VM: v.ID}, Request: vm.NewRequestID()}
-	if err := s.pace.take(c.Actor); err != nil {
+	if err := s.Pace.Take(c.Actor); err != nil {
 		refuse(api.Status(err), err)
 		return
 	}

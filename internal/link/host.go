@@ -25,7 +25,10 @@ const (
 	// listen limits one read, so it is how late a message may be sent again.
 	listen = 20 * time.Millisecond
 	// restart is how long a GO may stay unanswered before the handshake starts again.
-	restart = 2 * time.Second
+	// It doubles each time, up to restartMax: a guest that is emulated inside an
+	// emulated machine takes seconds.
+	restart    = 2 * time.Second
+	restartMax = 32 * time.Second
 )
 
 // ErrRefused says that the guest's agent holds another key.
@@ -43,10 +46,10 @@ func Host(ctx context.Context, c net.Conn, wake *Waking, key []byte, others ...[
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var rest []byte
-	for {
+	for restart := restart; ; restart = min(2*restart, restartMax) {
 		var done bool
 		var err error
-		rest, done, err = hostOnce(ctx, c, wake, keys)
+		rest, done, err = hostOnce(ctx, c, wake, keys, restart)
 		if errors.Is(err, ErrRefused) {
 			return nil, err
 		}
@@ -107,8 +110,8 @@ func (g *guard) saw(b []byte) error {
 }
 
 // hostOnce runs the handshake with one nonce. done is false if the guest
-// acknowledged but did not become ready. rest are the bytes after READY.
-func hostOnce(ctx context.Context, c net.Conn, wake *Waking, keys [][]byte) (rest []byte, done bool, err error) {
+// acknowledged but did not become ready within restart. rest are the bytes after READY.
+func hostOnce(ctx context.Context, c net.Conn, wake *Waking, keys [][]byte, restart time.Duration) (rest []byte, done bool, err error) {
 	var host nonce
 	_, _ = rand.Read(host[:]) // never fails
 	var syn []byte

@@ -30,6 +30,8 @@ type fakePort struct {
 	mu  sync.Mutex
 	cur net.Conn
 
+	late time.Duration // how long the guest's bytes take
+
 	writing sync.Mutex // held for each write to the guest
 }
 
@@ -49,8 +51,9 @@ func newFakePort(t *testing.T) *fakePort {
 				return
 			}
 			p.mu.Lock()
-			c := p.cur
+			c, late := p.cur, p.late
 			p.mu.Unlock()
+			time.Sleep(late)
 			if c != nil {
 				_, _ = c.Write(buf[:n])
 			}
@@ -225,6 +228,23 @@ func TestHandshake(t *testing.T) {
 	p := newFakePort(t)
 	startGuest(t, p, fixed(keyA))
 	echo(t, host(t, p.dial(), keyA))
+}
+
+// TestHandshakeSlowGuest: a guest that always answers later than the host's first patience is
+// reached, too.
+func TestHandshakeSlowGuest(t *testing.T) {
+	t.Parallel()
+	key := []byte("key")
+	p := newFakePort(t)
+	p.late = restart + restart/10
+	startGuest(t, p, fixed(key))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := Host(ctx, p.dial(), nil, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
 }
 
 // All bytes before the handshake are skipped in both directions, even an

@@ -17,12 +17,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A stream opened on a silent link first asks the agent for a sign of life: this
-// side of the port does not see an agent die.
-const (
-	trustFor = 2 * time.Second // how long an answer proves that the agent lives
-	pingWait = 5 * time.Second
-)
+// trustFor is how long an answer proves that the agent lives. A stream that is opened later
+// asks the agent for a sign of life: this side of the port does not see an agent die.
+const trustFor = 2 * time.Second
 
 // agentLink keeps one session with the guest's agent, and makes a new one when
 // it is lost.
@@ -43,6 +40,7 @@ type agentLink struct {
 	ahead   net.Conn       // connected before QEMU loaded; nil when there is none or it is in use
 	waking  *link.Waking   // for the first session; nil when the guest is not woken
 	tried   bool           // the wake message was sent
+	slow    time.Duration  // how long the guest's last answer to a handshake took
 	wanted  chan struct{}  // capacity one: a caller waits for a session
 
 	wg sync.WaitGroup // pings
@@ -169,6 +167,20 @@ func (l *agentLink) dial(ctx context.Context) (net.Conn, error) {
 	return dialUnix(ctx, l.path)
 }
 
+// learn notes how long the guest took to answer a handshake or to wake.
+func (l *agentLink) learn(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.slow = took
+}
+
+// patience is how long the agent may take to answer. It grows with a slow guest, such as
+// one that is emulated inside an emulated machine.
+// The caller holds mu.
+func (l *agentLink) patience() time.Duration {
+	return min(max(linkDeadline, 4*l.slow), linkLongest)
+}
+
 // connect makes a session. A guest that was not woken yet is reset first.
 func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 	conn, err := l.dial(ctx)
@@ -185,6 +197,7 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 		}
 	}
 	var session *yamux.Session
+	began := time.Now()
 	if err == nil {
 		session, err = link.Host(ctx, conn, wake, key, others...)
 	}
@@ -195,6 +208,9 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.session, l.heard, l.refused, l.waking = session, time.Now(), 0, nil
+	if !first { // the first one may have waited for the guest to boot
+		l.slow = time.Since(began)
+	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 	return session, nil
@@ -259,10 +275,13 @@ func (l *agentLink) drop() {
 }
 
 // open opens a stream to the agent and waits for a session. Without a deadline in
-// ctx it gives up after linkDeadline. Kind GuestFault when the agent does not
+// ctx it gives up after patience. Kind GuestFault when the agent does not
 // answer.
 func (l *agentLink) open(ctx context.Context) (net.Conn, error) {
-	octx, cancel := within(ctx, linkDeadline)
+	l.mu.Lock()
+	limit := l.patience()
+	l.mu.Unlock()
+	octx, cancel := within(ctx, limit)
 	defer cancel()
 	for {
 		session, err := l.wait(octx)
@@ -330,13 +349,14 @@ func (l *agentLink) probe(session *yamux.Session) {
 		return
 	}
 	l.heard = time.Now() // one probe at a time
+	wait := l.patience() / 2
 	l.wg.Go(func() {
 		answer := make(chan error, 1)
 		l.wg.Go(func() { // ends with the session at the latest
 			_, err := session.Ping()
 			answer <- err
 		})
-		t := time.NewTimer(pingWait)
+		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {
 		case err := <-answer:

@@ -190,14 +190,14 @@ func (c *Client) Disk(ctx context.Context) (string, error) {
 // DialAgent opens one stream to the agent in the guest. Kind GuestFault when
 // the agent does not answer.
 func (c *Client) DialAgent(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := within(ctx, 2*linkDeadline)
+	ctx, cancel := within(ctx, linkLongest+callDeadline)
 	defer cancel()
 	return dialStream(ctx, c.socket, "/agent")
 }
 
 // DialPort opens a TCP connection to a port of the guest.
 func (c *Client) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
-	ctx, cancel := within(ctx, 2*linkDeadline)
+	ctx, cancel := within(ctx, linkLongest+callDeadline)
 	defer cancel()
 	return dialStream(ctx, c.socket, fmt.Sprintf("/port/%d", port))
 }

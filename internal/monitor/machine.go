@@ -264,9 +264,11 @@ func (m *machine) wake(ctx context.Context) error {
 // or over a session.
 func (m *machine) greet(ctx context.Context, w *link.Waking) error {
 	if w != nil {
+		began := time.Now()
 		if _, err := m.link.waitOr(ctx, w.Done()); err != nil {
 			return m.silent(err)
 		}
+		m.link.learn(time.Since(began))
 		if b := w.Answer(); b != nil {
 			hello, report, err := guest.ReadWake(b)
 			return m.accept(m.spec.Reset, hello, report, err)

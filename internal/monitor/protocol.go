@@ -26,7 +26,8 @@ const Protocol = 6
 const (
 	startDeadline = 120 * time.Second // of a whole start, where the spec has none
 	callDeadline  = 10 * time.Second  // of a call that only reads
-	linkDeadline  = 10 * time.Second  // for the agent to answer a new stream
+	linkDeadline  = 10 * time.Second  // for the agent to answer a new stream, unless its guest is slow
+	linkLongest   = time.Minute       // for the agent of a slow guest; see agentLink.patience
 	quitDeadline  = 10 * time.Second  // for QEMU to flush its disks and end
 )
 

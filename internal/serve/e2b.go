@@ -30,6 +30,6 @@ func (s *stack) sandboxes(lifetime context.Context) (*e2b.Door, error) {
 	h := s.house
 	return e2b.New(e2b.Config{
 		Engine: h.Engine, Inside: h.Inside, Access: h.Access, Policy: h.Policy, Journal: h.Journal, Log: s.log, Secret: secret, Domain: domain, Lifetime: lifetime,
-		DefaultNetwork: cmp.Or(vm.NetworkMode(s.cfg.NetDefault), vm.NetClosed),
+		Pace: s.pace, DefaultNetwork: cmp.Or(vm.NetworkMode(s.cfg.NetDefault), vm.NetClosed),
 	}), nil
 }

@@ -15,7 +15,7 @@ func (s *stack) current(lifetime context.Context) *freestyle.Door {
 	h := s.house
 	return freestyle.New(freestyle.Config{
 		Engine: h.Engine, Inside: h.Inside, Access: h.Access, Policy: h.Policy, Names: h.Names, Meter: h.Meter, Answers: h.Answers, Journal: h.Journal,
-		Log: s.log, Lifetime: lifetime,
+		Log: s.log, Lifetime: lifetime, Pace: s.pace,
 	})
 }
 

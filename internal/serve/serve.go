@@ -20,6 +20,7 @@ import (
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/backup"
 	"github.com/warren-vm/warren/internal/confine"
@@ -72,7 +73,7 @@ func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) 
 		return err
 	}
 	defer listener.Close()
-	s := &stack{dir: dir, cfg: cfg, log: log}
+	s := &stack{dir: dir, cfg: cfg, log: log, pace: access.NewPace(cfg.rate())}
 	if s.host, err = openHost(dir, cfg.HostID); err != nil {
 		return err
 	}
@@ -126,6 +127,7 @@ type stack struct {
 	cfg  Config
 	log  *slog.Logger
 	host hostFile
+	pace *access.Pace // of the API and of the doors together
 
 	store  *store.Store
 	claim  *store.Claim
@@ -277,7 +279,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	forMCP, wire := s.openMCP(lifetime)
 	door := httpd.New(httpd.Config{
 		House: s.house, Log: s.log, HostNames: s.cfg.HostNames, WebOrigins: s.cfg.WebOrigins, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate), MCP: forMCP,
-		Settings: map[string]any{"data": string(s.dir), "settings": settings}, Rate: s.cfg.rate(),
+		Settings: map[string]any{"data": string(s.dir), "settings": settings}, Pace: s.pace,
 	})
 	sandboxes, err := s.sandboxes(lifetime)
 	if err != nil {

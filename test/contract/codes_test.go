@@ -51,7 +51,7 @@ func TestCodesAreTheSDKs(t *testing.T) {
 	for code, status := range api.Codes {
 		ours := func(prefix string) bool { return strings.HasPrefix(code, prefix) }
 		if slices.ContainsFunc([]string{
-			"EVENTS_GONE", "MACHINE_MOVED", "SECRETS_FOUND", "UPLOAD_NOT_FOUND", "KEY_LIMIT_EXCEEDED", "VOLUME_", "MOUNT_", "HOST_PATH_", "BUCKET_", "OBJECT_", "OCI_", "DOCKERFILE_",
+			"EVENTS_GONE", "MACHINE_MOVED", "SECRETS_FOUND", "UPLOAD_NOT_FOUND", "KEY_LIMIT_EXCEEDED", "VOLUME_", "MOUNT_", "HOST_PATH_", "BUCKET_", "BUNDLE_", "OBJECT_", "OCI_", "DOCKERFILE_",
 			"APPROVAL_", "ASK_", "AUDIT_", "NETWORK_", "PATH_ASK", "PATH_DENIED", "PATH_READ_ONLY", "PATH_RULE_", "POLICY_", "RECEIPT_", "SECRET_", "UNTRUSTED", "NO_SCREEN", "SCREEN_",
 		}, ours) {
 			continue // of routes that no SDK calls

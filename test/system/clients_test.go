@@ -58,6 +58,46 @@ func TestClients(t *testing.T) {
 	})
 }
 
+// TestClientsDescription: a public validator finds no error in the description of the API that the clients are made from.
+func TestClientsDescription(t *testing.T) {
+	t.Parallel()
+	python := pythonWith(t, absolute("testdata/openapi/validator.txt"))
+	if out, err := exec.CommandContext(t.Context(), python, "-m", "openapi_spec_validator", absolute("../../api/openapi.json")).CombinedOutput(); err != nil {
+		t.Errorf("the description is not valid: %v\n%s", err, out)
+	}
+}
+
+// notFuzzed are operations that end the server's work, the fuzzer's key or the fuzzer's time: a stream without an end.
+var notFuzzed = []string{
+	"drainHost", "revokeKey", "rotateKey", "removeAccount", "createBackup", "streamEvents", "streamMCP", "createVM", "buildSnapshot",
+}
+
+// TestClientsFuzz: whatever a fuzzer makes of the API's description, no answer is a 500, and each is as described.
+func TestClientsFuzz(t *testing.T) {
+	if os.Getenv("WARREN_SOAK") == "" {
+		t.Skip("WARREN_SOAK is not set: it sends thousands of requests for minutes; `make soak` runs it")
+	}
+	h := newHost(t)
+	python := pythonWith(t, absolute("testdata/openapi/fuzzer.txt"))
+	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{
+		filepath.Join(filepath.Dir(python), "schemathesis"), "run", "http://" + h.listen + "/openapi.json", "-H", "Authorization: Bearer " + strings.TrimSpace(string(key)),
+		"--phases", "coverage,fuzzing", "-n", "10", "--max-time", "1200", "--request-timeout", "30", "--continue-on-failure", "--warnings", "off",
+		"--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
+	}
+	for _, id := range notFuzzed {
+		argv = append(argv, "--exclude-operation-id", id)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer stop()
+	if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Errorf("the fuzzer failed: %v\n%s", err, out)
+	}
+}
+
 // builds compiles the TypeScript client.
 func builds(t *testing.T, dir string) {
 	t.Helper()

@@ -1,9 +1,10 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package httpd
+package access
 
 import (
+	"errors"
 	"sync"
 
 	"golang.org/x/time/rate"
@@ -22,20 +23,29 @@ type caller struct {
 	vm       vm.ID
 }
 
-// pace limits how many requests each caller makes.
-type pace struct {
-	persecond int // 0 = no limit
+// ErrPace says that a caller has made too many requests.
+var ErrPace = errors.New("too many requests")
+
+// Pace limits how many requests each caller makes, over all doors of the server together. nil has
+// no limit.
+type Pace struct {
+	persecond int
 	mu        sync.Mutex
-	callers   map[caller]*rate.Limiter
+	callers   map[caller]*rate.Limiter // guarded by mu
 }
 
-func newPace(persecond int) *pace {
-	return &pace{persecond: persecond, callers: make(map[caller]*rate.Limiter)}
+// NewPace returns a limit of requests per second for each caller; 0 = no limit.
+func NewPace(persecond int) *Pace {
+	if persecond == 0 {
+		return nil
+	}
+	return &Pace{persecond: persecond, callers: make(map[caller]*rate.Limiter)}
 }
 
-// take counts a request, and refuses it if the caller has made too many.
-func (p *pace) take(a vm.Actor) error {
-	if p.persecond == 0 {
+// Take counts a request. If the caller has made too many, it refuses with ErrPace, of kind
+// Unavailable.
+func (p *Pace) Take(a vm.Actor) error {
+	if p == nil {
 		return nil
 	}
 	who := caller{a.Account, a.Identity, a.VM}
@@ -52,6 +62,6 @@ func (p *pace) take(a vm.Actor) error {
 	if l.Allow() {
 		return nil
 	}
-	return vm.Errorf(vm.Unavailable, "", "too many requests: the limit is %d per second", p.persecond).
+	return vm.Errorf(vm.Unavailable, "", "%w: the limit is %d per second", ErrPace, p.persecond).
 		WithCode("SERVICE_UNAVAILABLE").WithHint("wait a second; watch events instead of polling")
 }
