@@ -106,10 +106,10 @@ var printed = map[string][]string{
 	"warren account create team-a":                                  {"team-a"},
 	`WARREN_API_KEY=$TOKEN warren exec first -- id -un`:             {"root"},
 	`WARREN_API_KEY=$TOKEN warren suspend first`:                    {"may"},
-	"warren usage --all":                                            {"team-a"},
+	"warren usage --all":                                            {"all of admin"},
 	"warren storage":                                                {"first"},
 	"warren audit ls --limit 10":                                    {"exec"},
-	"mkdir -p backups && warren backup create -o backups":           {"verified"},
+	"mkdir -p backups && warren backup create -o backups":           {"backups/warren-"},
 	"warren backup inspect backups/*.tar.zst":                       {"signed by SHA256:"},
 	"warren inspect suspect":                                        {"runs by"},
 	"warren exec suspect -- curl -sS -m 20 https://example.com/":    {"the network policy is closed"},
@@ -135,6 +135,8 @@ func TestStartPages(t *testing.T) {
 		"python3 -m venv .venv && . .venv/bin/activate": "true",
 		"pip install ./clients/python":                  fmt.Sprintf("python3() { PYTHONPATH=%q %q \"$@\"; }", absolute("../../clients/python/src"), client),
 		"pip install e2b":                               fmt.Sprintf("python3() { %q \"$@\"; }", e2b),
+		// The verification takes as long as the rest of the page: TestBackup has it.
+		"mkdir -p backups && warren backup create -o backups": "mkdir -p backups && warren backup create --no-verify -o backups",
 		// The host of a test may lack something that the tests do not need.
 		"warren doctor": "warren doctor || test $? = 9",
 	}
@@ -146,7 +148,7 @@ func TestStartPages(t *testing.T) {
 			for i, c := range commands {
 				first := withoutRemark(c)
 				typed = append(typed, first)
-				if strings.Contains(out[i], "my-api-token") || strings.Contains(first, `"$API"`) && strings.TrimSpace(out[i]) == "" {
+				if seen := strings.TrimSpace(out[i]); strings.Contains(first, `"$API"`) && (seen == "" || seen == "my-api-token") {
 					t.Errorf("%s\nprints %q, want a placeholder of the secret", first, out[i])
 				}
 				for _, want := range printed[first] {
