@@ -148,7 +148,7 @@ func (d *Door) setUp(ctx context.Context, call *vm.Call, rec vm.VM) error {
 		return err
 	}
 	var out strings.Builder
-	st, err := x.Run(nil, limited{&out})
+	st, err := x.Run(limited{&out}, limited{&out})
 	switch {
 	case err == nil && st.Code != 0:
 		err = vm.Errorf(vm.GuestFault, string(rec.ID), "the Linux user of the sandbox could not be made: %s", vm.Clip(out.String(), 500))
