@@ -9,7 +9,7 @@ MUTATOR := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 MUTATED := egress generation audit folder engine
 FILES := internal/embedded/files
 
-.PHONY: build run test test-worlds test-safety test-kvm soak mutants lint bench image clean requirements docs deps dist
+.PHONY: build run test test-worlds test-safety test-kvm soak mutants lint bench image clean requirements docs site deps dist
 
 build: ## bin/warren, with agent, monitor and reader embedded, and bin/mvmctl, its other name
 	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
@@ -71,6 +71,9 @@ docs: ## docs/cli.md from the commands, api/openapi.json from the routes, the ty
 	go test ./internal/httpd -run='^TestOpenAPIFile$$' -update
 	go run ./tools/clienttypes
 	python3 clients/python/unasync.py
+
+site: ## dist/site/: the pages as a web site with a search; fails where a link of a page is broken
+	go run ./tools/site -version "$(VERSION)"
 
 dist: ## dist/: .deb and tar.gz for amd64 and arm64, the same bytes for the same commit: docs/install.md; ARCH=amd64 makes one, IMAGE=base adds a bundle for hosts without a network
 	go run ./tools/dist $(if $(ARCH),-arch $(ARCH)) $(if $(IMAGE),-image $(IMAGE))

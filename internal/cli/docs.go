@@ -50,18 +50,26 @@ func reference(root *cobra.Command) string {
 	return b.String()
 }
 
+// usedAlone says that a command does something itself: it has none below it, or takes arguments of its own, as
+// "warren hold NAME" does beside "warren hold ls".
+func usedAlone(c *cobra.Command) bool { return !c.HasSubCommands() || strings.Contains(c.Use, " ") }
+
 // section describes a command and those below it.
 func section(b *strings.Builder, c *cobra.Command) {
 	if c.Hidden {
 		return
 	}
 	fmt.Fprintf(b, "\n### %s\n\n%s.\n", c.CommandPath(), c.Short)
-	if c.HasSubCommands() {
-		for _, sub := range c.Commands() {
-			section(b, sub)
-		}
-		return
+	if usedAlone(c) {
+		usageOf(b, c)
 	}
+	for _, sub := range c.Commands() {
+		section(b, sub)
+	}
+}
+
+// usageOf says how a command is used.
+func usageOf(b *strings.Builder, c *cobra.Command) {
 	fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
 	if len(c.Aliases) > 0 {
 		fmt.Fprintf(b, "\nOther names: %s\n", strings.Join(c.Aliases, ", "))

@@ -68,31 +68,34 @@ func manSection(b *strings.Builder, title string) { fmt.Fprintf(b, ".SH %s\n", t
 
 // manCommand describes a command, and those below it in sections of their own.
 func manCommand(b *strings.Builder, c *cobra.Command) {
-	if c.HasSubCommands() {
-		for _, below := range c.Commands() {
-			if below.Hidden {
-				continue
-			}
-			manSection(b, roff(strings.ToUpper(below.CommandPath())))
-			fmt.Fprintf(b, "%s.\n", roff(below.Short))
-			manUse(b, below, ".SS ")
-		}
-		return
+	if usedAlone(c) {
+		manUse(b, c, ".SH ")
 	}
-	manUse(b, c, ".SH ")
+	for _, below := range c.Commands() {
+		if below.Hidden {
+			continue
+		}
+		manSection(b, roff(strings.ToUpper(below.CommandPath())))
+		fmt.Fprintf(b, "%s.\n", roff(below.Short))
+		manBelow(b, below)
+	}
+}
+
+// manBelow describes a command in the section of one above it, and those below it.
+func manBelow(b *strings.Builder, c *cobra.Command) {
+	if usedAlone(c) {
+		manUse(b, c, ".SS ")
+	}
+	for _, below := range c.Commands() {
+		if !below.Hidden {
+			fmt.Fprintf(b, ".SS %s\n%s.\n", roff(below.CommandPath()), roff(below.Short))
+			manBelow(b, below)
+		}
+	}
 }
 
 // manUse says how a command is used. head begins the line of a heading.
 func manUse(b *strings.Builder, c *cobra.Command, head string) {
-	if c.HasSubCommands() {
-		for _, below := range c.Commands() {
-			if !below.Hidden {
-				fmt.Fprintf(b, ".SS %s\n%s.\n", roff(below.CommandPath()), roff(below.Short))
-				manUse(b, below, ".SS ")
-			}
-		}
-		return
-	}
 	b.WriteString(head + "Synopsis\n")
 	manVerbatim(b, c.UseLine())
 	if c.Long != "" {

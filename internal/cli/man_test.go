@@ -27,6 +27,9 @@ func TestManPages(t *testing.T) {
 			continue
 		}
 		text := page(manName(c))
+		if usedAlone(c) && !strings.Contains(text, roff(c.UseLine())) {
+			t.Errorf("the page of %s does not say how it is used without a command below it", c.Name())
+		}
 		for _, below := range c.Commands() {
 			if !below.Hidden && !strings.Contains(text, roff(below.CommandPath())) {
 				t.Errorf("the page of %s does not describe %s", c.Name(), below.Name())

@@ -116,6 +116,7 @@ var allowed = map[string][]string{
 	"tools/dist":          {},
 	"tools/results":       {},
 	"tools/runtests":      {"tools/results"},
+	"tools/site":          {},
 	"tools/requirements":  {"tools/results"},
 
 	"internal/imagefile":    {"vm", "internal/bundle", "internal/image", "internal/layout", "internal/qcow"},

@@ -168,8 +168,6 @@ var arranged = map[string]func(r *reader, line string) string{
 		}
 		return ""
 	},
-	// test/contract runs programs with the npm package.
-	`FREESTYLE_API_URL=http://127.0.0.1:8787 FREESTYLE_API_KEY=... node agent.mjs`: func(*reader, string) string { return "" },
 }
 
 // promised is what lines print, where the README says so.

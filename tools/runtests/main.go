@@ -61,7 +61,7 @@ const (
 	shipping = "^TestObjects(Job|Publish|HostileTree|Ship|CopiedOut)" // of those
 	archives = "^(TestBackup|TestBundle|TestBaseline)"
 	inside   = "^(TestDocker|TestOCI|TestRecipe|TestDevcontainer|TestScreen|TestDesktop)"
-	sdks     = "^(TestE2B|TestFreestyle|TestMCP|TestAgent|TestClients|TestExamples)"
+	sdks     = "^(TestE2B|TestFreestyle|TestMCP|TestAgent|TestClients|TestExamples|TestStartPages)"
 	control  = "^(TestNet|TestSecret|TestEvidence|TestAsk|TestPaths|TestGuestSide)"
 )
 
