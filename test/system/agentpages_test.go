@@ -6,10 +6,12 @@
 package system
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // npmPackages installs the packages of a directory, once.
@@ -128,4 +130,71 @@ func (h *host) claudeAgent(t *testing.T) {
 	env := append(model.serve(t), "CLAUDE_CONFIG_DIR="+t.TempDir(), "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
 	out := h.example(t, env, python, framework(t, "claude-agent-sdk", "agent.py"), "do it")
 	wantsText(t, out, "root", "claude-box")
+}
+
+// harborFacts are what the environment for Harbor finds true, by the kind of task.
+var harborFacts = map[string][]string{
+	"machine": {
+		"a trial of Harbor solves its task", "the variables of the task arrive", "a command has variables, a directory, a user and an exit code",
+		"a command ends at its time-out", "a directory keeps modes and links", "a directory comes back", "a file goes in and comes back",
+		"no-network reaches nothing", "an allow-list reaches its hosts only", "forks are apart, with the processes", "a checkpoint brings back files and processes",
+	},
+	"stack": {
+		"commands run in the container main", "a service beside it is reached", "a directory keeps modes and links", "a directory comes back",
+		"a file goes in and comes back", "no-network reaches nothing", "a fork has the containers",
+	},
+}
+
+// TestAgentPagesHarbor: Harbor, unmodified, runs trials in machines, and its environments fork.
+func TestAgentPagesHarbor(t *testing.T) {
+	if os.Getenv("WARREN_SOAK") == "" {
+		t.Skip("WARREN_SOAK is not set: Harbor needs Python 3.12, which Debian 12 has not, and its packages take minutes; `make soak` runs it")
+	}
+	dir := absolute("../../clients/harbor")
+	python, packages := harborPython(t)
+	h := newHost(t)
+	env := []string{"PYTHON=" + python, "PYTHONPATH=" + strings.Join([]string{filepath.Join(dir, "src"), absolute("../../clients/python/src"), packages}, ":"), "LITELLM_LOCAL_MODEL_COST_MAP=True"}
+	facts := func(t *testing.T, argv ...string) {
+		t.Helper()
+		out := in(h, t).exampleWithin(t, 10*time.Minute, env, append([]string{python, filepath.Join(dir, "tests/facts.py")}, argv...)...)
+		for _, fact := range harborFacts[argv[0]] {
+			if !strings.Contains(out, fact+": true\n") {
+				t.Errorf("it is not true that %s\n%s", fact, out)
+			}
+		}
+	}
+	t.Run("machine", func(t *testing.T) { facts(t, "machine") })
+	t.Run("stack", func(t *testing.T) {
+		h := in(h, t)
+		h.ok("up", "docker", "--name", "made", "--mem", "1536M")
+		h.runWithin(5*time.Minute, "", nil, "exec", "made", "--", "sh", "-c", "tar -c --one-file-system -C / bin sbin lib lib64 etc usr/bin usr/lib/x86_64-linux-gnu | docker import - local/base").wants(t, 0, "")
+		h.ok("snapshot", "made", "--name", "with-base")
+		h.ok("rm", "-q", "made")
+		facts(t, "stack", "with-base")
+	})
+}
+
+// harborPython unpacks a Python of Debian 13, once, and installs Harbor beside it.
+func harborPython(t *testing.T) (python, packages string) {
+	t.Helper()
+	dir := filepath.Join(userCache(), "warren-test-harbor-0.26.0")
+	debian := filepath.Join(dir, "debian")
+	python, packages = filepath.Join(dir, "python"), filepath.Join(dir, "packages")
+	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
+		return python, packages
+	}
+	libs := debian + "/usr/lib/x86_64-linux-gnu"
+	script := "#!/bin/sh\nPYTHONHOME=" + debian + "/usr exec " + libs + "/ld-linux-x86-64.so.2 --library-path " + libs + " " + debian + "/usr/bin/python3.13 \"$@\"\n"
+	for _, argv := range [][]string{
+		{"rm", "-rf", dir}, {"mkdir", "-p", dir},
+		{"mmdebstrap", "--quiet", "--variant=extract", "--include=python3.13,python3-pip,ca-certificates", "trixie", debian},
+		{"sh", "-c", "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"", "sh", script, python},
+		{python, "-m", "pip", "install", "-q", "--break-system-packages", "--target", packages, "--only-binary=:all:", "harbor==0.26.0", "httpx==0.28.1"},
+		{"touch", filepath.Join(dir, "done")},
+	} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v failed: %v\n%s", argv, err, out)
+		}
+	}
+	return python, packages
 }
