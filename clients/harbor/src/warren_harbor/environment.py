@@ -149,12 +149,7 @@ class WarrenEnvironment(ComposeServiceOpsMixin, BaseEnvironment):
 
     async def fork(self, count: int = 1) -> list[Self]:
         """Running copies of this environment, with its files, processes and containers. Stop each when it is done."""
-        client = warren.AsyncWarren(self.options.url, self.options.api_key)
-        try:
-            copies = await self.machine.fork(count)
-        finally:
-            await client.close()
-        return [self._copy(m.id, m.name) for m in copies]
+        return [self._copy(m.id, m.name) for m in await self.machine.fork(count)]
 
     def _copy(self, machine: str, name: str) -> Self:
         made_with = {**self._made_with, "session_id": f"{self.session_id}__{name or machine}"}
