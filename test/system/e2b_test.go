@@ -41,14 +41,21 @@ func newSandboxHost(t *testing.T) *sandboxHost {
 	t.Helper()
 	h := &sandboxHost{host: newHost(t)}
 	h.dir = must(t, "the directory of the drivers", absolute("../contract/e2b"), nil)
+	h.env = h.sandboxVariables(t)
+	return h
+}
+
+// sandboxVariables makes a key and returns the variables with which SDKs of E2B reach this server.
+func (h *host) sandboxVariables(t *testing.T) (env []string) {
+	t.Helper()
 	var made map[string]string
 	if err := json.Unmarshal([]byte(h.ok("key", "create", "--e2b", "--json")), &made); err != nil {
 		t.Fatalf("key create --e2b prints no JSON: %v", err)
 	}
 	for _, name := range []string{"E2B_API_KEY", "E2B_API_URL", "E2B_SANDBOX_URL"} {
-		h.env = append(h.env, name+"="+made[name])
+		env = append(env, name+"="+made[name])
 	}
-	return h
+	return env
 }
 
 func absolute(path string) string {
