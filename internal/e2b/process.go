@@ -4,6 +4,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -95,9 +96,18 @@ type (
 	}
 )
 
+// defaults are what the sandbox has of its template.
+func (c *visitor) defaults() vm.SandboxDefaults {
+	if c.rec.Sandbox.Defaults == nil {
+		return vm.SandboxDefaults{}
+	}
+	return *c.rec.Sandbox.Defaults
+}
+
 // environment is what every command of a sandbox has, and what one adds.
 func (c *visitor) environment(more map[string]string) map[string]string {
 	env := map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": c.ref(), "E2B_TEMPLATE_ID": c.rec.Sandbox.Template}
+	maps.Copy(env, c.defaults().Env)
 	maps.Copy(env, c.rec.Sandbox.Env)
 	maps.Copy(env, more)
 	return env
@@ -129,7 +139,7 @@ func (c *visitor) begin(in *startMessage, limit time.Duration) (*program, *subsc
 	if err != nil {
 		return nil, nil, err
 	}
-	cwd := u.Home
+	cwd := cmp.Or(c.defaults().Workdir, u.Home)
 	if in.Process.Cwd != "" {
 		if cwd, err = c.path(in.Process.Cwd); err != nil {
 			return nil, nil, err
