@@ -32,10 +32,11 @@ var (
 	templateTag  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
 )
 
-// splitTemplate reads name:tag or namespace/name:tag; an account is its own namespace.
+// splitTemplate reads name:tag or namespace/name:tag; an account is its own namespace, and
+// capitals are the same as small letters.
 func splitTemplate(text string) (name, tag string) {
 	name, tag, _ = strings.Cut(text, ":")
-	return ref(name), tag
+	return strings.ToLower(ref(name)), tag
 }
 
 // templateID is the id of a template. It is that of its name, and stays after a rebuild.
@@ -190,11 +191,12 @@ func (c *caller) templates() error {
 
 // deleteTemplate deletes all builds of a template, or a snapshot.
 func (c *caller) deleteTemplate() error {
-	builds, err := c.d.built(c.Context(), c.call, c.PathValue("id"))
+	name, tag := splitTemplate(c.PathValue("id"))
+	builds, err := c.d.built(c.Context(), c.call, name)
 	if err != nil {
 		return err
 	}
-	if len(builds) == 0 {
+	if len(builds) == 0 || tag != "" {
 		return c.deleteSnapshot()
 	}
 	for _, g := range builds {
@@ -267,7 +269,8 @@ func (d *Door) untag(ctx context.Context, call *vm.Call, builds []vm.Generation,
 
 // templateTags lists the tags of a template.
 func (c *caller) templateTags() error {
-	builds, err := c.d.built(c.Context(), c.call, ref(c.PathValue("id")))
+	name, _ := splitTemplate(c.PathValue("id"))
+	builds, err := c.d.built(c.Context(), c.call, name)
 	if err != nil {
 		return err
 	}

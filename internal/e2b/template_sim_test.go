@@ -378,7 +378,7 @@ func TestTemplateTags(t *testing.T) {
 	s.api(201, "POST", "/templates/tags", `{"target":"app:v1","tags":["default","stable"]}`, nil)
 	s.api(404, "POST", "/templates/tags", `{"target":"app:v9","tags":["x"]}`, nil)
 	s.api(400, "POST", "/templates/tags", `{"target":"app:v1","tags":[]}`, nil)
-	if got := version("app") + version("app:stable") + version(first.Template); got != "111" {
+	if got := version("app") + version("App:stable") + version(first.Template); got != "111" {
 		t.Errorf("the sandboxes have versions %s, want 1 each", got)
 	}
 	second, _, _ := s.build("ready", `{"name":"app"}`, plan("2"))

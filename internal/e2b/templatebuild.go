@@ -19,11 +19,11 @@ import (
 const (
 	maxBuilds     = 2         // that run at a time; others wait
 	maxOpenBuilds = 20        // of an account that wait, run or were not started yet
-	maxKnown      = 100       // of an account; those that ended first are forgotten
+	maxKnown      = 50        // of an account; those that ended first are forgotten
 	buildKept     = time.Hour // how long a build may wait for its start, and is known after its end
 	buildTime     = time.Hour // for all steps
 	maxSteps      = 1000
-	maxLogBytes   = 4 << 20 // of a build
+	maxLogBytes   = 1 << 20 // of a build
 	maxLogLine    = 4 << 10
 	logPage       = 100 // entries of an answer
 )
@@ -125,9 +125,8 @@ func (c *caller) requestBuild() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
-	name, tag := splitTemplate(strings.ToLower(in.Name))
-	if _, given, ok := strings.Cut(in.Name, ":"); ok {
-		tag = given
+	name, tag := splitTemplate(in.Name)
+	if strings.Contains(in.Name, ":") {
 		in.Tags = append([]string{tag}, in.Tags...)
 	}
 	if !templateName.MatchString(name) {

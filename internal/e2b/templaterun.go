@@ -35,7 +35,7 @@ const (
 
 const (
 	readyTime  = 5 * time.Minute  // until the ready command succeeds
-	readyEvery = time.Second      // between two of its runs
+	readyEvery = time.Second / 4  // between two of its runs
 	startGrace = 20 * time.Second // of a start command without a ready command
 	dropTime   = time.Minute      // to remove the VM of a build
 )
@@ -209,10 +209,10 @@ func (s *stepper) from(plan *buildPlan) (origin, error) {
 	}
 	name := containerName(plan.Image)
 	repo, tag, _ := strings.Cut(name, ":")
-	switch {
-	case repo == "e2bdev/base":
+	switch repo {
+	case "e2bdev/base":
 		return origin{ref: "base"}, nil
-	case repo == "e2bdev/code-interpreter":
+	case "e2bdev/code-interpreter":
 		return origin{ref: s.d.image(s.ctx, s.call, "code-interpreter-v1")}, nil
 	}
 	images, err := s.d.Engine.Images(s.ctx, s.call)
