@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -206,6 +207,9 @@ func TestTemplateBuild(t *testing.T) {
 	}
 	if list := s.house.Rooms.Engine.VMsWhere(func(*vm.VM) bool { return true }); len(list) > 0 {
 		t.Errorf("after the build there are %d VMs, want none", len(list))
+	}
+	if left, err := os.ReadDir(s.dir.TemplateFiles()); err != nil || len(left) > 0 {
+		t.Errorf("after the build there are %d uploaded files (%v), want none", len(left), err)
 	}
 	var made struct {
 		ID string `json:"sandboxID"`

@@ -277,6 +277,11 @@ func (c *caller) startBuild() error {
 	if err := c.d.begin(b); err != nil {
 		return err
 	}
+	for _, s := range in.Steps {
+		if s.Type == stepCopy {
+			c.d.files.hold(fileKey{b.account, b.template, s.Files})
+		}
+	}
 	call := &vm.Call{Actor: c.call.Actor, Request: c.call.Request}
 	go c.d.runBuild(b, in, call) // ends with the build, or the server
 	c.w.WriteHeader(http.StatusAccepted)
@@ -337,7 +342,6 @@ func (c *caller) buildStatus() error {
 func (d *Door) runBuild(b *build, plan *buildPlan, call *vm.Call) {
 	ctx, cancel := context.WithTimeoutCause(d.Lifetime, buildTime, vm.Errorf(vm.Timeout, b.name, "the build took longer than %v", buildTime))
 	defer cancel()
-	defer d.files.drop(b.account, b.template)
 	step, err := stepBase, error(nil)
 	select {
 	case d.building <- struct{}{}:
@@ -346,6 +350,11 @@ func (d *Door) runBuild(b *build, plan *buildPlan, call *vm.Call) {
 		step, err = d.build(ctx, b, plan, call)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
+	}
+	for _, s := range plan.Steps {
+		if s.Type == stepCopy {
+			d.files.drop(fileKey{b.account, b.template, s.Files}, d.waits(b.account, b.template))
+		}
 	}
 	if err == nil {
 		b.say("info", stepFinalize, "the template is ready")

@@ -48,12 +48,14 @@ type uploadStore struct {
 
 	mu    sync.Mutex
 	files map[fileKey]*storedUpload // guarded by mu
+	timer *time.Timer               // removes what is old; nil = nothing is there; guarded by mu
 }
 
 // storedUpload is one archive; size is what it may become at most until it is whole.
 type storedUpload struct {
 	size  int64
 	whole bool
+	held  bool // a build that has begun needs it
 	at    time.Time
 }
 
@@ -70,28 +72,52 @@ func (s *uploadStore) path(k fileKey) string {
 	return s.dir.TemplateFile(hex.EncodeToString(sum[:16]))
 }
 
-// has reports whether an archive is there, and keeps it for another hour.
+// has reports whether an archive is there.
 func (s *uploadStore) has(k fileKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.files[k]
-	if f == nil || !f.whole {
-		return false
+	return f != nil && f.whole
+}
+
+// hold keeps an archive until drop.
+func (s *uploadStore) hold(k fileKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.files[k]; f != nil {
+		f.held = true
 	}
-	f.at = time.Now()
-	return true
+}
+
+// expire removes archives that no build began to use in time.
+func (s *uploadStore) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expireLocked()
+}
+
+func (s *uploadStore) expireLocked() {
+	for k, f := range s.files {
+		if f.whole && !f.held && time.Since(f.at) >= uploadFileKept {
+			s.removeLocked(k)
+		}
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	if len(s.files) > 0 {
+		s.timer = time.AfterFunc(uploadFileKept/4, s.expire)
+	}
 }
 
 // reserve makes room for an archive.
 func (s *uploadStore) reserve(k fileKey, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.expireLocked()
 	all := size
-	for other, f := range s.files {
-		if f.whole && time.Since(f.at) > uploadFileKept {
-			s.removeLocked(other)
-			continue
-		}
+	for _, f := range s.files {
 		all += f.size
 	}
 	switch f := s.files[k]; {
@@ -101,6 +127,7 @@ func (s *uploadStore) reserve(k fileKey, size int64) error {
 		return vm.Errorf(vm.Limit, "", "the server holds the files of too many builds").WithHint("try again when other builds have ended, at the latest in an hour")
 	}
 	s.files[k] = &storedUpload{size: size, at: time.Now()}
+	s.expireLocked()
 	return nil
 }
 
@@ -130,7 +157,8 @@ func (s *uploadStore) put(k fileKey, r io.Reader, size int64) error {
 		s.removeLocked(k)
 		return layout.Error(s.dir.TemplateFiles(), err)
 	}
-	s.files[k].whole, s.files[k].at = true, time.Now()
+	f := s.files[k]
+	f.whole, f.at = true, time.Now()
 	return nil
 }
 
@@ -143,14 +171,17 @@ func (s *uploadStore) open(k fileKey) (*os.File, error) {
 	return f, layout.Error(filepath.Base(s.path(k)), err)
 }
 
-// drop removes the archives of a template.
-func (s *uploadStore) drop(account vm.AccountID, template string) {
+// drop ends what hold began: it removes an archive, unless another build may still use it.
+func (s *uploadStore) drop(k fileKey, used bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, f := range s.files {
-		if k.account == account && k.template == template && f.whole {
-			s.removeLocked(k)
-		}
+	f := s.files[k]
+	switch {
+	case f == nil || !f.whole:
+	case used:
+		f.held, f.at = false, time.Now()
+	default:
+		s.removeLocked(k)
 	}
 }
 
