@@ -69,6 +69,7 @@ type Generation struct {
 	// Snapshot names it for API callers; "" = not a snapshot.
 	Snapshot    SnapshotID  `json:"snapshot,omitempty"`
 	Name        string      `json:"name,omitempty"` // label of a snapshot
+	Template    *Template   `json:"template,omitempty"`
 	Persistence Persistence `json:"persistence,omitzero"`
 	// VolumesSeen are the volumes whose contents its memory may hold.
 	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`

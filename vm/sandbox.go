@@ -21,6 +21,8 @@ type Sandbox struct {
 	Template string            `json:"template"`           // as the client named it
 	Env      map[string]string `json:"env,omitempty"`      // of all its commands
 	Metadata map[string]string `json:"metadata,omitempty"` // to find it by
+	Defaults *SandboxDefaults  `json:"defaults,omitempty"` // of its template; nil = none
+	Builds   string            `json:"builds,omitempty"`   // the template that is built in it, which clients do not see; "" = none
 	By       KeyID             `json:"by"`                 // the API key that made it or connected last; its token acts as this key
 
 	// EndsAt is when it is ended if it runs then. A start sets it again if it has passed.
@@ -44,7 +46,7 @@ func (s *Sandbox) Clone() *Sandbox {
 		return nil
 	}
 	c := *s
-	c.Env, c.Metadata = maps.Clone(s.Env), maps.Clone(s.Metadata)
+	c.Env, c.Metadata, c.Defaults = maps.Clone(s.Env), maps.Clone(s.Metadata), s.Defaults.Clone()
 	c.HTTPSPorts, c.AllowOut, c.DenyOut = slices.Clone(s.HTTPSPorts), slices.Clone(s.AllowOut), slices.Clone(s.DenyOut)
 	return &c
 }
@@ -54,8 +56,11 @@ func (s *Sandbox) Check() error {
 	if s == nil {
 		return nil
 	}
-	bytes := 0
-	for _, m := range []map[string]string{s.Env, s.Metadata} {
+	bytes, maps := 0, []map[string]string{s.Env, s.Metadata}
+	if s.Defaults != nil {
+		maps = append(maps, s.Defaults.Env)
+	}
+	for _, m := range maps {
 		for k, v := range m {
 			bytes += len(k) + len(v)
 		}

@@ -24,19 +24,23 @@ const (
 	directAlign = 4096
 )
 
-// writeLarge writes r to a new file from its beginning. If the file system
-// refuses direct writes, it writes through the page cache.
-func writeLarge(f *os.File, w io.Writer, r io.Reader) error {
+// writeLarge writes r to a new file from its beginning, and past the page cache from an
+// offset that is a multiple of directSize. If the file system refuses direct writes, it
+// writes through the page cache.
+func writeLarge(f *os.File, w io.Writer, r io.Reader, from int64) error {
 	buf, err := directBuffer()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = syscall.Munmap(buf) }()
-	direct := setDirect(f, true) == nil
-	for {
+	direct := false
+	for at := int64(0); ; at += directSize {
 		n, err := readFull(r, buf)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
+		}
+		if at == from {
+			direct = setDirect(f, true) == nil
 		}
 		rest := buf[:n]
 		if whole := n &^ (directAlign - 1); direct && whole > 0 {

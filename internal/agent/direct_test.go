@@ -38,6 +38,22 @@ func shared(t *testing.T) map[string]string {
 	return map[string]string{"disk": t.TempDir(), "memory": mem}
 }
 
+// A large file whose size the sender does not know arrives unchanged.
+func TestLargeFileUnknownSize(t *testing.T) {
+	r := newRig(t)
+	for where, dir := range shared(t) {
+		for _, size := range append([]int{0, 1, 1 << 20, 4<<20 - 1, 5 << 20}, large...) {
+			path, want := filepath.Join(dir, "f"), random(size)
+			if _, err := r.WriteFile(within(t, time.Minute), "", path, vm.WriteOptions{Size: -1}, bytes.NewReader(want)); err != nil {
+				t.Fatalf("%s, %d bytes: %v", where, size, err)
+			}
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s, %d bytes: the file differs: %d bytes, %v", where, size, len(got), err)
+			}
+		}
+	}
+}
+
 // A large file is transferred unchanged, whether the page cache holds it or not.
 func TestLargeFile(t *testing.T) {
 	r := newRig(t)

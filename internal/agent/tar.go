@@ -339,7 +339,7 @@ func (p *unpacker) file(name string, h *tar.Header, r io.Reader) (err error) {
 		w = &holes{f}
 	}
 	if h.Size >= directFrom {
-		err = writeLarge(f, w, r)
+		err = writeLarge(f, w, r, 0)
 	} else {
 		_, err = io.CopyBuffer(onlyWriter{w}, onlyReader{r}, p.buf)
 	}

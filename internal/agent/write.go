@@ -134,14 +134,13 @@ func enoughSpace(dir string, size int64) error {
 
 // copyBody writes a request's body to a file.
 func copyBody(f userFile, r *request) error {
-	if r.size >= directFrom {
-		return writeLarge(f.file, f, r.body)
+	switch {
+	case r.size < 0: // not known
+		return writeLarge(f.file, f, r.body, directFrom)
+	case r.size >= directFrom:
+		return writeLarge(f.file, f, r.body, 0)
 	}
-	size := int64(copySize)
-	if r.size >= 0 {
-		size = min(size, max(r.size, 1))
-	}
-	buf := make([]byte, size)
+	buf := make([]byte, max(min(copySize, r.size), 1))
 	for {
 		n, err := r.body.Read(buf)
 		if n > 0 {

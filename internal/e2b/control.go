@@ -66,11 +66,17 @@ func (d *Door) controlRoutes() *http.ServeMux {
 	at("PUT /sandboxes/{id}/network", (*caller).network)
 	at("GET /snapshots", (*caller).snapshots)
 	at("GET /templates", (*caller).templates)
-	at("DELETE /templates/{id}", (*caller).deleteSnapshot)
+	at("DELETE /templates/{id}", (*caller).deleteTemplate)
 	at("GET /templates/{id}/{what}", (*caller).template)
+	at("POST /templates/tags", (*caller).assignTags)
+	at("DELETE /templates/tags", (*caller).removeTags)
+	at("POST /v3/templates", (*caller).requestBuild)
+	at("GET /templates/{id}/files/{hash}", (*caller).fileLink)
+	m.HandleFunc("PUT /templates/{id}/files/{hash}", d.putFiles)
+	at("POST /v2/templates/{id}/builds/{build}", (*caller).startBuild)
+	at("GET /templates/{id}/builds/{build}/status", (*caller).buildStatus)
 	for pattern, what := range map[string]string{
-		"POST /v3/templates": "building templates", "POST /v2/templates": "building templates", "POST /templates": "building templates",
-		"POST /templates/tags": "tags of templates", "DELETE /templates/tags": "tags of templates",
+		"POST /v2/templates": "building templates by Docker", "POST /templates": "building templates by Docker",
 		"/volumes": "volumes of E2B", "/volumes/": "volumes of E2B", "/volumecontent/": "volumes of E2B",
 		"/secrets": "secrets of E2B", "/secrets/": "secrets of E2B",
 	} {
@@ -161,7 +167,7 @@ func (c *caller) find(id string) (vm.VM, error) {
 	if err != nil && vm.KindOf(err) != vm.NotFound {
 		return rec, err
 	}
-	if err != nil || rec.Sandbox == nil || rec.Op == vm.OpDelete {
+	if err != nil || rec.Sandbox == nil || rec.Sandbox.Builds != "" || rec.Op == vm.OpDelete {
 		return rec, gone
 	}
 	return rec, nil

@@ -75,13 +75,13 @@ func ref(template string) string {
 var interpreters = []string{"python-interpreter", "python", "base"}
 
 // image is ref; the template of the code interpreter means the best image for it.
-func (c *caller) image(template string) string {
+func (d *Door) image(ctx context.Context, call *vm.Call, template string) string {
 	name := ref(template)
 	if name != "code-interpreter-v1" {
 		return name
 	}
 	for _, image := range interpreters {
-		if _, err := c.d.Engine.FindImage(c.Context(), c.call, image); err == nil {
+		if _, err := d.Engine.FindImage(ctx, call, image); err == nil {
 			return image
 		}
 	}
@@ -100,16 +100,24 @@ func (c *caller) create(byDefault int64) error {
 	if err != nil {
 		return err
 	}
-	rec, err := c.d.Engine.Create(c.Context(), c.call, engine.CreateRequest{
-		Image: c.image(in.Template), Sandbox: sb, Network: c.d.networkOf(sb), IdleTimeout: vm.Optional[vm.Seconds]{Set: true, Null: true},
-	})
+	from, err := c.d.origin(c.Context(), c.call, in.Template)
+	var rec vm.VM
+	if err == nil {
+		sb.Defaults = from.defaults.Clone()
+		rec, err = c.d.Engine.Create(c.Context(), c.call, engine.CreateRequest{
+			Image: from.ref, Sandbox: sb, Network: c.d.networkOf(sb), IdleTimeout: vm.Optional[vm.Seconds]{Set: true, Null: true},
+		})
+	}
 	if vm.KindOf(err) == vm.NotFound {
 		return invalid(vm.Clip(in.Template, 64), "no such template").WithHint("`warren image ls` lists images, which are the templates")
 	}
 	if err != nil {
 		return err
 	}
-	if err = c.d.setUp(c.Context(), c.call, rec); err != nil {
+	if !from.known {
+		err = c.d.setUp(c.Context(), c.call, rec)
+	}
+	if err != nil {
 		_, _ = c.d.Engine.Delete(context.WithoutCancel(c.Context()), c.call, string(rec.ID)) // else its time-out ends it
 		return err
 	}
@@ -117,23 +125,23 @@ func (c *caller) create(byDefault int64) error {
 	return c.send(http.StatusCreated, c.made(rec))
 }
 
-// addUser makes the Linux user that commands of a sandbox run as, unless it is there.
+// addUser makes the Linux user $name, unless it is there, and lets it use sudo.
 const addUser = `set -e
 may=y
-[ ! -d /etc/sudoers.d ] || [ -f /etc/sudoers.d/user ] || grep -q '^sudo:.*[:,]user\(,\|$\)' /etc/group || may=
-if grep -q '^user:' /etc/passwd; then
+[ ! -d /etc/sudoers.d ] || [ -f "/etc/sudoers.d/$name" ] || grep -q "^sudo:.*[:,]$name\(,\|\$\)" /etc/group || may=
+if grep -q "^$name:" /etc/passwd; then
     [ -z "$may" ] || echo there
 else
     id=1000; while grep -q "^[^:]*:[^:]*:$id:" /etc/passwd /etc/group; do id=$((id+1)); done
     sh=/bin/sh; [ -x /bin/bash ] && sh=/bin/bash
-    echo "user:x:$id:$id::/home/user:$sh" >> /etc/passwd
-    echo "user:x:$id:" >> /etc/group
-    [ ! -f /etc/shadow ] || echo 'user:*:20000:0:99999:7:::' >> /etc/shadow
-    mkdir -p /home/user
-    [ ! -d /etc/skel ] || cp -R /etc/skel/. /home/user/
-    chown -R "$id:$id" /home/user
+    echo "$name:x:$id:$id::/home/$name:$sh" >> /etc/passwd
+    echo "$name:x:$id:" >> /etc/group
+    [ ! -f /etc/shadow ] || echo "$name:*:20000:0:99999:7:::" >> /etc/shadow
+    mkdir -p "/home/$name"
+    [ ! -d /etc/skel ] || cp -R /etc/skel/. "/home/$name/"
+    chown -R "$id:$id" "/home/$name"
 fi
-[ -n "$may" ] || { echo 'user ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/user; chmod 440 /etc/sudoers.d/user; }
+[ -n "$may" ] || { echo "$name ALL=(ALL) NOPASSWD: ALL" > "/etc/sudoers.d/$name"; chmod 440 "/etc/sudoers.d/$name"; }
 `
 
 // setUp gives a new sandbox the Linux user that SDKs expect, if its image lacks it.
@@ -143,12 +151,12 @@ func (d *Door) setUp(ctx context.Context, call *vm.Call, rec vm.VM) error {
 	if _, known := d.withUser.Load(rec.Image); known && fromImage {
 		return nil
 	}
-	x, err := d.Inside.Exec(ctx, call, string(rec.ID), vm.ExecSpec{Argv: []string{"/bin/sh", "-c", addUser}, Cwd: "/", Timeout: vm.Millis(time.Minute)})
+	x, err := d.Inside.Exec(ctx, call, string(rec.ID), vm.ExecSpec{Argv: []string{"/bin/sh", "-c", addUser}, Env: map[string]string{"name": defaultUser}, Cwd: "/", Timeout: vm.Millis(time.Minute)})
 	if err != nil {
 		return err
 	}
 	var out strings.Builder
-	st, err := x.Run(nil, limited{&out})
+	st, err := x.Run(limited{&out}, limited{&out})
 	switch {
 	case err == nil && st.Code != 0:
 		err = vm.Errorf(vm.GuestFault, string(rec.ID), "the Linux user of the sandbox could not be made: %s", vm.Clip(out.String(), 500))

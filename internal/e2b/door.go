@@ -19,6 +19,7 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/journal"
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/policy"
 	"github.com/warren-vm/warren/vm"
 )
@@ -49,6 +50,7 @@ type Config struct {
 	Policy  *policy.Policy
 	Journal *journal.Journal
 	Log     *slog.Logger
+	Dir     layout.Dir
 	// Secret is the key that tokens of sandboxes are made of.
 	Secret []byte
 	// DefaultNetwork is the network of VMs for which a request names none.
@@ -77,6 +79,10 @@ type Door struct {
 	uploads  map[uploadKey]time.Time     // finished lately; guarded by mu
 	kernels  map[vm.ID]*interpreterState // guarded by mu
 	met      map[vm.ID]bool              // sandboxes that clients were told of; guarded by mu
+	builds   map[buildKey]*build         // of templates; guarded by mu
+
+	building chan struct{} // has one item for each build that runs
+	files    *uploadStore
 
 	withUser sync.Map // vm.ImageID: images that have the Linux user that SDKs expect
 }
@@ -86,6 +92,10 @@ func New(c Config) *Door {
 	d := &Door{
 		Config: c, brake: access.NewBrake(), programs: map[programKey]*program{}, watchers: map[string]*watcher{},
 		homes: map[homeKey]vm.LinuxUser{}, samples: map[vm.ID][]metric{}, uploads: map[uploadKey]time.Time{}, met: map[vm.ID]bool{}, kernels: map[vm.ID]*interpreterState{},
+		builds: map[buildKey]*build{}, building: make(chan struct{}, maxBuilds), files: newUploadStore(c.Dir),
+	}
+	if c.Engine != nil {
+		d.dropBuilds()
 	}
 	d.control, d.envd = d.controlRoutes(), d.envdRoutes()
 	return d

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/e2b"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -30,6 +31,7 @@ type sim struct {
 	door  *e2b.Door
 	call  *vm.Call
 	key   string
+	dir   layout.Dir
 }
 
 func newSim(t *testing.T) *sim {
@@ -46,17 +48,23 @@ func newSim(t *testing.T) *sim {
 	if err != nil {
 		t.Fatalf("no admin: %v", err)
 	}
-	r := h.Rooms
-	door := e2b.New(e2b.Config{
-		Engine: r.Engine, Inside: r.Inside, Access: r.Access, Policy: r.Policy, Journal: r.Journal, Log: slog.New(slog.DiscardHandler),
-		Secret: []byte("secret"), Lifetime: t.Context(), DefaultNetwork: vm.NetClosed, Domain: "warren.localhost",
-	})
+	out := &sim{T: t, house: h, call: call, key: secret, dir: layout.Dir(t.TempDir())}
+	out.restart()
 	t.Cleanup(func() {
 		if err := h.Close(context.Background()); err != nil {
 			t.Errorf("the site does not close: %v", err)
 		}
 	})
-	return &sim{t, h, door, call, secret}
+	return out
+}
+
+// restart replaces the door by a new one, as a restart of the server does.
+func (s *sim) restart() {
+	r := s.house.Rooms
+	s.door = e2b.New(e2b.Config{
+		Engine: r.Engine, Inside: r.Inside, Access: r.Access, Policy: r.Policy, Journal: r.Journal, Log: slog.New(slog.DiscardHandler),
+		Secret: []byte("secret"), Lifetime: s.Context(), DefaultNetwork: vm.NetClosed, Domain: "warren.localhost", Dir: s.dir,
+	})
 }
 
 // sandbox makes a sandbox and returns its id.
@@ -143,7 +151,7 @@ func TestWhoMay(t *testing.T) {
 		{"a VM that is no sandbox, inside", "GET", "/health", 502, []string{port, string(own.ID)}},
 		{"a link with a wrong signature", "GET", "/files?path=/x&signature=v1_x", 401, nil},
 		{"a link that has expired", "GET", "/files?path=/x&signature=v1_x&signature_expiration=1", 401, nil},
-		{"building a template", "POST", "/e2b/v3/templates", 501, []string{"X-API-KEY", s.key}},
+		{"building a template by Docker", "POST", "/e2b/v2/templates", 501, []string{"X-API-KEY", s.key}},
 		{"a volume", "POST", "/e2b/volumes", 501, []string{"X-API-KEY", s.key}},
 		{"a route of a later SDK", "POST", "/e2b/v9/sandboxes", 404, []string{"X-API-KEY", s.key}},
 	} {

@@ -5,6 +5,7 @@ package e2b
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -42,7 +43,7 @@ type missing struct {
 // alive finds a sandbox that a request may enter: one that runs, or that resumes by itself.
 func (d *Door) alive(id vm.ID) (vm.VM, bool) {
 	rec, ok := d.Engine.VMOf(id)
-	if !ok || rec.Sandbox == nil || rec.Op == vm.OpDelete || rec.Op == vm.OpKill {
+	if !ok || rec.Sandbox == nil || rec.Sandbox.Builds != "" || rec.Op == vm.OpDelete || rec.Op == vm.OpKill {
 		return rec, false
 	}
 	switch rec.State {
@@ -100,6 +101,9 @@ func (d *Door) serveSandbox(w http.ResponseWriter, r *http.Request, id vm.ID, po
 	ctx, cancel := d.connected(r)
 	defer cancel()
 	c := &visitor{d: d, ctx: ctx, call: &vm.Call{Actor: actorOf(rec), Request: vm.NewRequestID()}, rec: rec, user: defaultUser}
+	if rec.Sandbox.Defaults != nil {
+		c.user = cmp.Or(rec.Sandbox.Defaults.User, defaultUser)
+	}
 	if user, _, ok := r.BasicAuth(); ok && user != "" {
 		c.user = user
 	}

@@ -133,7 +133,11 @@ func (c *caller) snapshot() error {
 	if err != nil {
 		return err
 	}
-	taken, err := c.d.Engine.Snapshot(c.Context(), c.call, string(rec.ID), engine.SnapshotRequest{Name: in.Name})
+	kept := engine.SnapshotRequest{Name: in.Name}
+	if rec.Sandbox.Defaults != nil {
+		kept.Template = &vm.Template{Defaults: *rec.Sandbox.Defaults}
+	}
+	taken, err := c.d.Engine.Snapshot(c.Context(), c.call, string(rec.ID), kept)
 	if err != nil {
 		return err
 	}
@@ -148,7 +152,7 @@ func (c *caller) snapshots() error {
 	q := c.URL.Query()
 	id, name := q.Get("sandboxID"), q.Get("name")
 	list = slices.DeleteFunc(slices.Clone(list), func(g vm.Generation) bool {
-		return g.Snapshot == "" || g.Deleted || g.Gone || g.State != vm.GenReady || g.VM == "" || id != "" && string(g.VM) != id ||
+		return g.Snapshot == "" || g.Template != nil && g.Template.Name != "" || g.Deleted || g.Gone || g.State != vm.GenReady || g.VM == "" || id != "" && string(g.VM) != id ||
 			name != "" && g.Name != name && string(g.Snapshot) != name
 	})
 	slices.SortFunc(list, func(a, b vm.Generation) int {
@@ -180,34 +184,6 @@ func (c *caller) deleteSnapshot() error {
 	return c.done()
 }
 
-// template answers /templates/aliases/NAME, whether a template exists.
-func (c *caller) template() error {
-	if c.PathValue("id") != "aliases" {
-		return c.lacks("tags and builds of templates")
-	}
-	name := c.PathValue("what")
-	if img, err := c.d.Engine.FindImage(c.Context(), c.call, c.image(name)); err == nil {
-		return c.send(http.StatusOK, map[string]any{"templateID": string(img.ID), "public": true})
-	}
-	g, err := c.d.Engine.FindSnapshot(c.Context(), c.call, ref(name))
-	if err != nil {
-		return vm.Errorf(vm.NotFound, vm.Clip(name, 64), "no such template")
-	}
-	return c.send(http.StatusOK, map[string]any{"templateID": string(g.Snapshot), "public": false})
-}
-
-func (c *caller) templates() error {
-	images, err := c.d.Engine.Images(c.Context(), c.call)
-	if err != nil {
-		return err
-	}
-	list := make([]map[string]any, 0, len(images))
-	for _, i := range images {
-		list = append(list, map[string]any{"templateID": string(i.ID), "buildID": string(i.ID), "aliases": []string{i.Name}, "names": []string{i.Name}, "public": true})
-	}
-	return c.send(http.StatusOK, list)
-}
-
 // list answers one page of the account's sandboxes, the newest first.
 func (c *caller) list() error {
 	q := c.URL.Query()
@@ -227,7 +203,7 @@ func (c *caller) list() error {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(v vm.VM) bool {
-		return v.Sandbox == nil || v.Op == vm.OpDelete || v.Op == vm.OpCreate || !matches(v, wanted, after, states, q.Get("template"))
+		return v.Sandbox == nil || v.Sandbox.Builds != "" || v.Op == vm.OpDelete || v.Op == vm.OpCreate || !matches(v, wanted, after, states, q.Get("template"))
 	})
 	slices.SortFunc(all, func(a, b vm.VM) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))

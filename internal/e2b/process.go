@@ -95,9 +95,18 @@ type (
 	}
 )
 
+// defaults are what the sandbox has of its template.
+func (c *visitor) defaults() vm.SandboxDefaults {
+	if c.rec.Sandbox.Defaults == nil {
+		return vm.SandboxDefaults{}
+	}
+	return *c.rec.Sandbox.Defaults
+}
+
 // environment is what every command of a sandbox has, and what one adds.
 func (c *visitor) environment(more map[string]string) map[string]string {
 	env := map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": c.ref(), "E2B_TEMPLATE_ID": c.rec.Sandbox.Template}
+	maps.Copy(env, c.defaults().Env)
 	maps.Copy(env, c.rec.Sandbox.Env)
 	maps.Copy(env, more)
 	return env
@@ -125,7 +134,7 @@ func (c *visitor) begin(in *startMessage, limit time.Duration) (*program, *subsc
 	if in.Process == nil || in.Process.Cmd == "" {
 		return nil, nil, invalid("process", "no command is given")
 	}
-	cwd := "" // the guest knows the default
+	cwd := c.defaults().Workdir // "" = as the guest does
 	if in.Process.Cwd != "" {
 		var err error
 		if cwd, err = c.path(in.Process.Cwd); err != nil {

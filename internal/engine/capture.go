@@ -23,6 +23,7 @@ type captureOptions struct {
 	note        string
 	snapshot    vm.SnapshotID
 	name        string
+	template    *vm.Template
 	persistence vm.Persistence
 	key         string // of a layer
 	build       vm.BuildID
@@ -106,7 +107,7 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.Generation {
 		Memory: !o.diskOnly && rec.State != vm.Stopped, Size: rec.Size, CreatedAt: e.now(),
 		BootID: rec.Machine.BootID, Note: clip(o.note),
 		Snapshot: o.snapshot, Name: o.name, Persistence: o.persistence, Key: o.key, Build: o.build,
-		Turn: o.turn, Actor: o.actor,
+		Turn: o.turn, Actor: o.actor, Template: o.template,
 	}
 	if g.Memory {
 		g.VolumesSeen, g.Mounts, g.Cut = rec.VolumesSeen, e.mountedIn(rec), o.volumes == VolumesCut

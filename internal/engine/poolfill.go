@@ -236,12 +236,15 @@ func (p *pool) start(ctx context.Context, k kind, u *undo) (*member, error) {
 	}, machine.Pause(ctx)
 }
 
+// loginShell starts what terminals and the commands of SDKs start, if the image has it.
+const loginShell = "! command -v bash >/dev/null || bash -l -c true"
+
 // warmUp runs what the first command of a VM will need. Under emulation the first command
 // in a new QEMU takes four times as long as the second. It leaves no entry in the list of
 // processes.
 func warmUp(ctx context.Context, g Guest) error {
-	for range 2 {
-		x, err := g.Exec(ctx, vm.ExecSpec{Command: "true"})
+	for _, s := range []vm.ExecSpec{{Command: "true"}, {Command: "true"}, {Command: loginShell}} {
+		x, err := g.Exec(ctx, s)
 		if err != nil {
 			return err
 		}

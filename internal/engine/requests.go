@@ -43,6 +43,7 @@ type SnapshotRequest struct {
 	Persistence *vm.Persistence // nil = sticky, priority 5
 	DiskOnly    bool            // no memory; the file system is frozen for the instant
 	Volumes     string          // for mounted volumes: VolumesCut, VolumesDetach; "" = refuse
+	Template    *vm.Template    // what sandboxes made of it have; nil = nothing
 }
 
 // TurnRequest marks a turn.

@@ -48,7 +48,7 @@ func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r Snapsho
 }
 
 func (e *Engine) planSnapshot(ctx context.Context, c *vm.Call, r SnapshotRequest) (captureOptions, error) {
-	o := captureOptions{why: vm.WhySnapshot, snapshot: vm.NewSnapshotID(), name: r.Name, note: r.Note, diskOnly: r.DiskOnly, volumes: r.Volumes}
+	o := captureOptions{why: vm.WhySnapshot, snapshot: vm.NewSnapshotID(), name: r.Name, note: r.Note, diskOnly: r.DiskOnly, volumes: r.Volumes, template: r.Template.Clone()}
 	if err := checkVolumesMode(r.Volumes, VolumesCut, VolumesDetach); err != nil {
 		return o, err
 	}

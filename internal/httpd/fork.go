@@ -244,9 +244,10 @@ func (s *server) renameSnapshot(q *request) error {
 	return q.ok(api.ChangedSnapshot{SnapshotID: g.Snapshot, Name: g.Name})
 }
 
-// shownGeneration removes the server's id from a generation: it is only for the record.
+// shownGeneration removes from a generation what is only for the record: the server's id, and
+// the variables of a template, which may be secrets.
 func shownGeneration(g vm.Generation) vm.Generation {
-	g.Host = ""
+	g.Host, g.Template = "", nil
 	return g
 }
 

@@ -92,6 +92,13 @@ func (d Dir) Builder(key string) string { return d.join("cache", "builder", key)
 // of its bytes. Imports remove what none has used for long.
 func (d Dir) ContainerParts() string { return d.join("cache", "oci") }
 
+// TemplateFiles is the directory of archives that clients of E2B's API uploaded for the builds of
+// templates. A start empties it.
+func (d Dir) TemplateFiles() string { return d.join("cache", "templates") }
+
+// TemplateFile is one of them, named by the digest of its account, its template and its key.
+func (d Dir) TemplateFile(key string) string { return d.join("cache", "templates", key) }
+
 // Bin is the directory of a helper binary that `warren` unpacked, named by the
 // hex SHA-256 of the binary.
 func (d Dir) Bin(digest string) string { return d.join("bin", digest) }

@@ -18,7 +18,7 @@ func codeNames(t *testing.T) []string {
 	t.Helper()
 	placeholders := map[string][]string{
 		"Bin": {"<digest>"}, "MonitorBinary": {"<digest>"}, "ReaderBinary": {"<digest>"}, "AgentBinary": {"<digest>"}, "Initramfs": {"<digest>", "<kernel>"},
-		"ObjectBodies": {"<account>"}, "ObjectBody": {"<account>", "<body>"}, "Answer": {"<request>"}, "ImageBuilding": {"<recipe>"}, "ImageBuildLock": {"<recipe>"}, "Layer": {"<recipe>", "<key>"}, "Builder": {"<key>"},
+		"ObjectBodies": {"<account>"}, "ObjectBody": {"<account>", "<body>"}, "Answer": {"<request>"}, "ImageBuilding": {"<recipe>"}, "ImageBuildLock": {"<recipe>"}, "Layer": {"<recipe>", "<key>"}, "Builder": {"<key>"}, "TemplateFile": {"<key>"},
 	}
 	var out []string
 	add := func(root string, v any, args func(method string, n int) []string) {

@@ -81,3 +81,29 @@ func TestNamedTestsExist(t *testing.T) {
 		}
 	})
 }
+
+// TestAgentPagesShowTheirPrograms wants each page about agents of a framework to show the program
+// that the tests run: all of it, below the two lines of its licence.
+func TestAgentPagesShowTheirPrograms(t *testing.T) {
+	programs := 0
+	walk(t, func(name string) bool {
+		return strings.HasPrefix(name, "examples/frameworks/") && (strings.HasSuffix(name, ".py") || strings.HasSuffix(name, ".mjs"))
+	}, func(name string, data []byte) {
+		programs++
+		lines := strings.Split(strings.TrimSpace(string(data)), "\n")[2:]
+		for i, line := range lines {
+			lines[i] = strings.TrimRight("    "+line, " ")
+		}
+		shown := "docs/agents/" + filepath.Base(filepath.Dir(name)) + ".md"
+		text, err := os.ReadFile(filepath.Join(root(t), shown))
+		if err != nil || !strings.Contains(string(text), strings.Join(lines, "\n")+"\n") {
+			t.Errorf("%s does not show %s as it is: %v", shown, name, err)
+		}
+		if n := strings.Count(string(text), "\n"); n > 80 {
+			t.Errorf("%s has %d lines, want at most 80", shown, n)
+		}
+	})
+	if programs < 5 {
+		t.Errorf("there are %d programs of frameworks, want at least 5", programs)
+	}
+}

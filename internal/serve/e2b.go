@@ -29,7 +29,7 @@ func (s *stack) sandboxes(lifetime context.Context) (*e2b.Door, error) {
 	}
 	h := s.house
 	return e2b.New(e2b.Config{
-		Engine: h.Engine, Inside: h.Inside, Access: h.Access, Policy: h.Policy, Journal: h.Journal, Log: s.log, Secret: secret, Domain: domain, Lifetime: lifetime,
+		Engine: h.Engine, Inside: h.Inside, Access: h.Access, Policy: h.Policy, Journal: h.Journal, Log: s.log, Secret: secret, Domain: domain, Lifetime: lifetime, Dir: s.dir,
 		Pace: s.pace, DefaultNetwork: cmp.Or(vm.NetworkMode(s.cfg.NetDefault), vm.NetClosed),
 	}), nil
 }

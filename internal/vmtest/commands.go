@@ -25,8 +25,13 @@ func (sh *shell) command(argv []string) int {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(sh.stdout, format, args...) }
 	args := argv[1:]
 	switch name := path.Base(argv[0]); name {
-	case "mkfs.ext4", "resize2fs", "sync":
+	case "mkfs.ext4", "resize2fs", "sync", "chown", "chmod":
 		return 0
+	case "dirname":
+		say("%s\n", path.Dir(strings.Join(args, " ")))
+		return 0
+	case "cp", "mv":
+		return sh.move(name, args)
 	case "sh", "bash":
 		return sh.sub(args)
 	case "cat":
@@ -152,6 +157,32 @@ func (sh *shell) addUser(name string, args []string) int {
 	if name == "useradd" && !sh.disk.addUser(args[len(args)-1], slices.Contains(args, "--create-home")) {
 		_, _ = fmt.Fprintf(sh.stderr, "useradd: user '%s' already exists\n", args[len(args)-1])
 		return 9
+	}
+	return 0
+}
+
+// move is cp -a or mv -f of one file or directory.
+func (sh *shell) move(name string, args []string) int {
+	if len(args) != 3 {
+		return 2
+	}
+	sh.disk.mu.Lock()
+	defer sh.disk.mu.Unlock()
+	from, to := sh.disk.resolve(sh.user, sh.abs(args[1])), sh.disk.follow(sh.user, sh.abs(args[2]))
+	if sh.disk.nodes[from] == nil {
+		_, _ = fmt.Fprintf(sh.stderr, "%s: %v\n", name, noFile(from)) // a failed write is lost, as in a real shell
+		return 1
+	}
+	if n := sh.disk.nodes[to]; n != nil && n.kind == vm.FileDirectory {
+		to = path.Join(to, path.Base(from))
+	}
+	for p, n := range maps.Clone(sh.disk.nodes) {
+		if p == from || strings.HasPrefix(p, from+"/") {
+			sh.disk.nodes[to+strings.TrimPrefix(p, from)] = n
+			if name == "mv" {
+				delete(sh.disk.nodes, p)
+			}
+		}
 	}
 	return 0
 }

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -186,8 +187,20 @@ func (d *disk) put(user, p string, data []byte, mode uint32, parents bool) (vm.F
 	}
 	n := &node{kind: vm.FileRegular, data: data, mode: mode, uid: uid, mtime: time.Now()}
 	d.nodes[p] = n
+	if p == "/etc/passwd" {
+		d.learnUsers(string(data))
+	}
 	d.tell(kind, p)
 	return info(p, n), nil
+}
+
+// learnUsers adds the users of a password file.
+func (d *disk) learnUsers(text string) {
+	for line := range strings.Lines(text) {
+		if f := strings.Split(line, ":"); len(f) > 3 {
+			d.users[f[0]], _ = strconv.Atoi(f[2]) // else 0
+		}
+	}
 }
 
 func (d *disk) used() int64 {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -98,9 +99,14 @@ func TestClientsFuzz(t *testing.T) {
 	}
 }
 
+// building is held while the TypeScript client is compiled: two tests use it.
+var building sync.Mutex
+
 // builds compiles the TypeScript client.
 func builds(t *testing.T, dir string) {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	for _, argv := range [][]string{{"npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"}, {"node_modules/.bin/tsc"}} {
 		if _, err := os.Stat(filepath.Join(dir, "node_modules/typescript")); err == nil && argv[0] == "npm" {
 			continue

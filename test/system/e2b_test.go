@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -41,14 +42,21 @@ func newSandboxHost(t *testing.T) *sandboxHost {
 	t.Helper()
 	h := &sandboxHost{host: newHost(t)}
 	h.dir = must(t, "the directory of the drivers", absolute("../contract/e2b"), nil)
+	h.env = h.sandboxVariables(t)
+	return h
+}
+
+// sandboxVariables makes a key and returns the variables with which SDKs of E2B reach this server.
+func (h *host) sandboxVariables(t *testing.T) (env []string) {
+	t.Helper()
 	var made map[string]string
 	if err := json.Unmarshal([]byte(h.ok("key", "create", "--e2b", "--json")), &made); err != nil {
 		t.Fatalf("key create --e2b prints no JSON: %v", err)
 	}
 	for _, name := range []string{"E2B_API_KEY", "E2B_API_URL", "E2B_SANDBOX_URL"} {
-		h.env = append(h.env, name+"="+made[name])
+		env = append(env, name+"="+made[name])
 	}
-	return h
+	return env
 }
 
 func absolute(path string) string {
@@ -77,9 +85,14 @@ func (h *sandboxHost) rows(t *testing.T, facts, env []string, argv ...string) {
 	}
 }
 
+// installing is held by the one test that installs packages, which the others use too.
+var installing sync.Mutex
+
 // install makes sure that the npm packages are there.
 func (h *sandboxHost) install(t *testing.T) {
 	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
 	if _, err := os.Stat(filepath.Join(h.dir, "node_modules/@e2b")); err == nil {
 		return
 	}
@@ -93,11 +106,13 @@ func (h *sandboxHost) install(t *testing.T) {
 // venv returns the Python of an environment with the packages of a list.
 func (h *sandboxHost) venv(t *testing.T, list string) string {
 	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
 	pinned, err := os.ReadFile(filepath.Join(h.dir, list))
 	if err != nil {
 		t.Fatalf("the list of packages: %v", err)
 	}
-	dir := filepath.Join(must(t, "cache directory", userCache(), nil), "warren-test-"+strings.ReplaceAll(strings.TrimSpace(string(pinned)), "==", "-"))
+	dir := filepath.Join(must(t, "cache directory", userCache(), nil), "warren-test-"+strings.NewReplacer("==", "-", "\n", "-").Replace(strings.TrimSpace(string(pinned))))
 	python := filepath.Join(dir, "bin", "python")
 	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
 		return python
@@ -145,11 +160,12 @@ func TestE2BDomain(t *testing.T) {
 	h.rows(t, facts, []string{h.env[0], "E2B_DOMAIN=warren.localhost:" + port, "NODE_EXTRA_CA_CERTS=" + filepath.Join(h.data, "preview-ca.pem")}, "node", "domain.mjs")
 }
 
-// TestE2BCode: the code interpreter's SDK runs Python in contexts.
+// TestE2BCode: the code interpreter's SDKs run Python in contexts.
 func TestE2BCode(t *testing.T) {
 	t.Parallel()
 	h := newSandboxHost(t)
 	h.install(t)
+	h.rows(t, []string{"code runs in contexts", "the asynchronous SDK drives a sandbox"}, h.env, h.venv(t, "requirements.txt"), "code.py")
 	h.rows(t, []string{
 		"code has a result, output and a memory", "an exception is told", "a result has the formats of its value", "variables, shell lines and await work",
 		"contexts are apart, restart and end", "code that runs too long is interrupted", "the port wants a token",

@@ -19,7 +19,13 @@ import (
 // example runs a program of examples/ as a user does, and returns what it prints.
 func (h *host) example(t testing.TB, env []string, argv ...string) string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	return h.exampleWithin(t, 2*time.Minute, env, argv...)
+}
+
+// exampleWithin is example for a program that may take longer.
+func (h *host) exampleWithin(t testing.TB, most time.Duration, env []string, argv ...string) string {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), most)
 	defer stop()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = "../..", append(h.environ(), append(env, "PATH="+filepath.Dir(h.binary)+":"+os.Getenv("PATH"))...)

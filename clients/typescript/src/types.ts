@@ -1238,6 +1238,7 @@ export interface Generation {
   statTo?: string;
   state: string;
   synced?: boolean;
+  template?: Template;
   turn?: number;
   usedAt?: string;
   vm?: string;
@@ -2762,6 +2763,12 @@ export interface SSHKeyList {
   keys: Array<SSHKey>;
 }
 
+export interface SandboxDefaults {
+  env?: Record<string, string>;
+  user?: string;
+  workdir?: string;
+}
+
 export interface Schedule {
   captureEverySeconds?: number;
 }
@@ -3112,6 +3119,18 @@ export interface TakenSnapshot {
   snapshotId: string;
   sourceVmId: string;
   sourceVmInstanceId?: string;
+}
+
+export interface Template {
+  build?: string;
+  defaults: SandboxDefaults;
+  name?: string;
+  tags?: Array<TemplateTag>;
+}
+
+export interface TemplateTag {
+  at: string;
+  name: string;
 }
 
 export interface Token {

@@ -167,7 +167,7 @@ await row("another client connects", async () => {
 await row("what Warren lacks is refused", async () => {
   await fails(Sandbox.create("nope"), "SandboxError", "no such template");
   await fails(Sandbox.create({ apiKey: "e2b_00" }), "AuthenticationError", "warren key create --e2b");
-  await fails(sdk.Template.build(sdk.Template().fromImage("debian"), { alias: "x" }), "BuildError", "501");
+  await fails(sdk.Template.build(sdk.Template().fromImage("registry.test/x"), { alias: "x" }), "BuildError", "has not imported");
   assert.equal(await sdk.Template.exists("base"), true);
   assert.equal(await sdk.Template.exists("nope"), false);
 });

@@ -214,7 +214,7 @@ def _():
 def _():
     fails(lambda: Sandbox.create("nope"), "SandboxException", "no such template")
     fails(lambda: Sandbox.create(api_key="e2b_00"), "AuthenticationException", "warren key create --e2b")
-    fails(lambda: e2b.Template.build(e2b.Template().from_image("debian"), alias="x"), "BuildException", "501")
+    fails(lambda: e2b.Template.build(e2b.Template().from_image("registry.test/x"), alias="x"), "BuildException", "has not imported")
 
 
 @row("a sandbox is killed")

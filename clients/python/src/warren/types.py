@@ -1225,6 +1225,7 @@ class Generation(TypedDict):
     statTo: NotRequired[str]
     state: str
     synced: NotRequired[bool]
+    template: NotRequired[Template]
     turn: NotRequired[int]
     usedAt: NotRequired[str]
     vm: NotRequired[str]
@@ -2749,6 +2750,12 @@ class SSHKeyList(TypedDict):
     keys: list[SSHKey]
 
 
+class SandboxDefaults(TypedDict):
+    env: NotRequired[dict[str, str]]
+    user: NotRequired[str]
+    workdir: NotRequired[str]
+
+
 class Schedule(TypedDict):
     captureEverySeconds: NotRequired[int]
 
@@ -3100,6 +3107,18 @@ class TakenSnapshot(TypedDict):
     snapshotId: str
     sourceVmId: str
     sourceVmInstanceId: NotRequired[str]
+
+
+class Template(TypedDict):
+    build: NotRequired[str]
+    defaults: SandboxDefaults
+    name: NotRequired[str]
+    tags: NotRequired[list[TemplateTag]]
+
+
+class TemplateTag(TypedDict):
+    at: str
+    name: str
 
 
 class Token(TypedDict):
