@@ -18,21 +18,22 @@ func (a *app) clientOrServer(ctx context.Context) (*client.Client, error) {
 	if a.getenv("WARREN_API_URL") != "" || a.local.ServeBehind == nil {
 		return a.client()
 	}
-	if c, err := a.client(); err == nil && c.OfHost() {
-		return c, nil // its service manager starts it
+	// Not a.client, which reads the key once: the key is there only when the server has made it.
+	if c, err := a.connect(); err == nil && c.OfHost() {
+		return a.client() // its service manager starts it
 	}
-	none := func(ctx context.Context) bool {
-		c, err := a.connect() // again: its key is there only once the server has made it
+	ask := func(ctx context.Context) error {
+		c, err := a.connect()
 		if err == nil {
 			_, err = c.List(ctx, false)
 		}
-		return errors.Is(err, syscall.ECONNREFUSED)
+		return err
 	}
-	if !none(ctx) {
+	if err := ask(ctx); !errors.Is(err, syscall.ECONNREFUSED) {
 		return a.client()
 	}
 	p := a.io.doing("no server runs on this host: starting one")
-	log, err := a.local.ServeBehind(ctx, a.data, func(ctx context.Context) bool { return !none(ctx) })
+	log, err := a.local.ServeBehind(ctx, a.data, func(ctx context.Context) bool { return ask(ctx) == nil })
 	p.done()
 	if err != nil {
 		return nil, err

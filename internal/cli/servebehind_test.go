@@ -6,7 +6,10 @@ package cli
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/warren-vm/warren/client"
@@ -30,8 +33,9 @@ func TestNamedServerIsNotStarted(t *testing.T) {
 	}
 }
 
-// Where no server runs, up starts one, and says why that failed.
-func TestUpStartsAServer(t *testing.T) {
+// defaultAddress is where the first server of a host listens.
+func defaultAddress(t *testing.T) string {
+	t.Helper()
 	u, err := url.Parse(client.DefaultURL)
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +44,46 @@ func TestUpStartsAServer(t *testing.T) {
 		c.Close()
 		t.Skip("a server runs on this host at the default address, so that none is started")
 	}
+	return u.Host
+}
+
+// A server that was started is waited for until it takes the key that it has made, not only until it answers.
+func TestStartedServerTakesItsKey(t *testing.T) {
+	address, data := defaultAddress(t), t.TempDir()
+	key := filepath.Join(data, "admin.key")
+	var without, with bool
+	runEnv(t, map[string]string{"WARREN_DATA": data}, Local{ServeBehind: func(ctx context.Context, _ string, answers func(context.Context) bool) (string, error) {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return "", err
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == "" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			_, _ = w.Write([]byte(`{"vms":[]}`))
+		})}
+		go func() { _ = server.Serve(l) }()
+		defer server.Close()
+		without = answers(ctx)
+		if err := os.WriteFile(key, []byte("wk-admin\n"), 0o600); err != nil {
+			return "", err
+		}
+		with = answers(ctx)
+		return "", vm.Errorf(vm.Unavailable, "serve", "that was the test")
+	}}, "", "up").wants(t, 10, "that was the test")
+	if without {
+		t.Error("a server whose key is not there yet counts as started")
+	}
+	if !with {
+		t.Error("a server that takes its key does not count as started")
+	}
+}
+
+// Where no server runs, up starts one, and says why that failed.
+func TestUpStartsAServer(t *testing.T) {
+	defaultAddress(t)
 	n := 0
 	runEnv(t, map[string]string{"WARREN_DATA": t.TempDir()}, starts(&n), "", "up").wants(t, 10, "the server ended at once")
 	if n != 1 {

@@ -296,3 +296,11 @@ func TestSealedGenerations(t *testing.T) {
 	}
 	want(Fail, "which is refused: its mode is -rw-r-----", "chmod 600 "+data.HostKey())
 }
+
+// TestReleaseOfHost: the host's own system is found from any directory.
+func TestReleaseOfHost(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if c := (Options{arch: "amd64"}).release(); strings.HasPrefix(c.Detail, "unknown") {
+		t.Errorf("the system is %s", c.Detail)
+	}
+}

@@ -16,7 +16,7 @@ const oldest = 12
 // release checks for a system and a processor on which Warren is tested.
 func (o Options) release() Check {
 	c := Check{Name: "system", Status: Warn, Fix: "run Warren on Debian 12 or 13"}
-	data, err := os.ReadFile(filepath.Join(o.root, "etc/os-release"))
+	data, err := os.ReadFile(filepath.Join(o.root, "/etc/os-release"))
 	if err != nil {
 		c.Detail = "unknown: " + err.Error()
 		return c

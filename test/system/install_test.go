@@ -16,22 +16,31 @@ import (
 )
 
 // installed is what a user types on a bare Debian, after the package was copied to it. It runs in namespaces of its
-// own, so that the server and its machines end with it.
+// own, so that the server and its machines end with it. The directory becomes the root of its mounts: in a chroot the
+// kernel makes no user namespaces, which the build of an image needs.
 const installed = `set -e
-mount -t proc proc "$1/proc"
-mount --rbind /sys "$1/sys"
-mount --rbind /dev "$1/dev"
+mount --bind "$1" "$1"
+cd "$1"
+mkdir -p old
+mount -t proc proc proc
+mount --rbind /sys sys
+mount --rbind /dev dev
+pivot_root . old
+exec chroot . /bin/sh -ec '
+umount -l /old
 begun=$(date +%s)
-chroot "$1" sh -c 'apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy ./warren.deb' >"$1/apt.log" 2>&1 || { tail -n 30 "$1/apt.log"; exit 1; }
+{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy ./warren.deb; } >apt.log 2>&1 || { tail -n 30 apt.log; exit 1; }
 echo "installed after $(($(date +%s) - begun)) s"
-chroot "$1" useradd --create-home --shell /bin/bash ann
-chroot "$1" su - ann -c 'for tool in go gcc make; do ! command -v $tool || exit 1; done'
-chroot "$1" su - ann -c 'warren up --name first'
-chroot "$1" su - ann -c 'warren exec first -- sh -c "echo the guest says \$(uname -s)"'
+useradd --create-home --shell /bin/bash ann
+for tool in go gcc make; do
+    if command -v $tool; then echo "it is not bare: it has $tool"; exit 1; fi
+done
+su - ann -c "warren up --name first"
+su - ann -c "warren exec first -- uname -sn"
 echo "first exec after $(($(date +%s) - begun)) s"
-chroot "$1" su - ann -c 'warren fork first copy && warren ls'
-chroot "$1" su - ann -c 'man -w warren && warren doctor' || true
-`
+su - ann -c "warren fork first --name copy && warren exec copy-1 -- uname -sn"
+su - ann -c "warren doctor" | head -n 3
+'`
 
 // TestInstall installs the package on bare Debian 12 and 13, each a directory that mmdebstrap fills and that the
 // host's kernel runs. A user who is not root makes a machine there, without a compiler.
@@ -69,13 +78,18 @@ func installOn(t *testing.T, suite, deb string) {
 	}
 	copyInto(t, deb, filepath.Join(root, "warren.deb"))
 	copyInto(t, "/etc/resolv.conf", filepath.Join(root, "etc/resolv.conf"))
+	if err := os.WriteFile(filepath.Join(root, "etc/hosts"), []byte("127.0.0.1 localhost\n::1 localhost\n"), 0o644); err != nil { // as Debian's installer does
+		t.Fatal(err)
+	}
 	text, err := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", installed, "sh", root).CombinedOutput()
 	t.Logf("%s", text)
 	if err != nil {
 		t.Fatalf("on %s: %v", suite, err)
 	}
-	if !strings.Contains(string(text), "the guest says Linux\n") {
-		t.Errorf("on %s the machine did not answer", suite)
+	for _, want := range []string{"Linux first\n", "Linux copy-1\n"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("on %s no machine answered %q", suite, want)
+		}
 	}
 }
 
