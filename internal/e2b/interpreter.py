@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -46,7 +47,7 @@ class Teller(io.TextIOBase):
 
     def write(self, text):
         if text:
-            self.tell({"type": self.kind, "text": text})
+            self.tell({"type": self.kind, "text": text, "timestamp": time.time_ns() // 1000})
         return len(text)
 
 

@@ -165,7 +165,7 @@ func TestE2BCode(t *testing.T) {
 	t.Parallel()
 	h := newSandboxHost(t)
 	h.install(t)
-	h.rows(t, []string{"code runs in contexts", "the asynchronous SDK drives a sandbox"}, h.env, h.venv(t, "requirements.txt"), "code.py")
+	h.rows(t, []string{"code runs and keeps its variables", "the asynchronous SDK drives a sandbox"}, h.env, h.venv(t, "requirements.txt"), "code.py")
 	h.rows(t, []string{
 		"code has a result, output and a memory", "an exception is told", "a result has the formats of its value", "variables, shell lines and await work",
 		"contexts are apart, restart and end", "code that runs too long is interrupted", "the port wants a token",
