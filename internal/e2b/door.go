@@ -78,7 +78,7 @@ type Door struct {
 	kernels  map[vm.ID]*interpreterState // guarded by mu
 	met      map[vm.ID]bool              // sandboxes that clients were told of; guarded by mu
 
-	withUser sync.Map // vm.ImageID: images that have the Linux user that SDKs expect
+	withUser sync.Map // vm.ImageID to madeUser: images that have the Linux user that SDKs expect
 }
 
 // New returns a door.

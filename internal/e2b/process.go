@@ -125,12 +125,19 @@ func (c *visitor) begin(in *startMessage, limit time.Duration) (*program, *subsc
 	if in.Process == nil || in.Process.Cmd == "" {
 		return nil, nil, invalid("process", "no command is given")
 	}
-	cwd := "" // the guest knows the default
-	if in.Process.Cwd != "" {
+	cwd := "" // the guest knows the default of others
+	switch {
+	case in.Process.Cwd != "":
 		var err error
 		if cwd, err = c.path(in.Process.Cwd); err != nil {
 			return nil, nil, err
 		}
+	case c.user == "user": // it may own the working directory of the image, in which E2B does not start
+		u, err := c.linux(c.user)
+		if err != nil {
+			return nil, nil, err
+		}
+		cwd = u.Home
 	}
 	if in.PTY != nil {
 		return c.beginTerminal(in, cwd, limit)
