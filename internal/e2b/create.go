@@ -127,10 +127,10 @@ func (c *caller) create(byDefault int64) error {
 
 // addUser makes the Linux user $name, unless it is there, and lets it use sudo.
 const addUser = `set -e
-may=y
+may=y there=
 [ ! -d /etc/sudoers.d ] || [ -f "/etc/sudoers.d/$name" ] || grep -q "^sudo:.*[:,]$name\(,\|\$\)" /etc/group || may=
 if grep -q "^$name:" /etc/passwd; then
-    [ -z "$may" ] || echo there
+    there=$may
 else
     id=1000; while grep -q "^[^:]*:[^:]*:$id:" /etc/passwd /etc/group; do id=$((id+1)); done
     sh=/bin/sh; [ -x /bin/bash ] && sh=/bin/bash
@@ -144,26 +144,63 @@ fi
 [ -n "$may" ] || { echo "$name ALL=(ALL) NOPASSWD: ALL" > "/etc/sudoers.d/$name"; chmod 440 "/etc/sudoers.d/$name"; }
 `
 
+// giveWorkspace follows addUser, and gives the user the image's empty /workspace: there OpenAI's Agents
+// SDK works, which makes the directory in E2B.
+const giveWorkspace = `work=
+if [ -d /workspace ] && [ "$(stat -c %u /workspace)" = 0 ] && [ -z "$(ls -A /workspace)" ]; then
+    chown "$(grep "^$name:" /etc/passwd | cut -d: -f3,4)" /workspace
+    work=' workspace'
+fi
+[ -z "$there" ] || echo "there$work"
+`
+
+// madeUser is the Linux user that an image has.
+type madeUser struct {
+	vm.LinuxUser
+	workspace bool // whether each sandbox of the image gives /workspace to it
+}
+
 // setUp gives a new sandbox the Linux user that SDKs expect, if its image lacks it.
 func (d *Door) setUp(ctx context.Context, call *vm.Call, rec vm.VM) error {
+	ref := string(rec.ID)
 	// The cache is about images. A snapshot of a VM may have what its image lacks, and lack what it has.
 	fromImage := rec.DiskOn == "" && rec.Parent == ""
-	if _, known := d.withUser.Load(rec.Image); known && fromImage {
+	if known, ok := d.withUser.Load(rec.Image); ok && fromImage {
+		u := known.(madeUser)
+		d.remember(rec.ID, u.LinuxUser)
+		if u.workspace {
+			return d.Inside.SetAttr(ctx, call, ref, "", "/workspace", vm.FileAttr{UID: &u.UID, GID: &u.GID})
+		}
 		return nil
 	}
-	x, err := d.Inside.Exec(ctx, call, string(rec.ID), vm.ExecSpec{Argv: []string{"/bin/sh", "-c", addUser}, Env: map[string]string{"name": defaultUser}, Cwd: "/", Timeout: vm.Millis(time.Minute)})
+	x, err := d.Inside.Exec(ctx, call, ref, vm.ExecSpec{Argv: []string{"/bin/sh", "-c", addUser + giveWorkspace}, Env: map[string]string{"name": defaultUser}, Cwd: "/", Timeout: vm.Millis(time.Minute)})
 	if err != nil {
 		return err
 	}
 	var out strings.Builder
 	st, err := x.Run(limited{&out}, limited{&out})
-	switch {
-	case err == nil && st.Code != 0:
-		err = vm.Errorf(vm.GuestFault, string(rec.ID), "the Linux user of the sandbox could not be made: %s", vm.Clip(out.String(), 500))
-	case err == nil && fromImage && out.String() == "there\n":
-		d.withUser.Store(rec.Image, true)
+	if err == nil && st.Code != 0 {
+		err = vm.Errorf(vm.GuestFault, ref, "the Linux user of the sandbox could not be made: %s", vm.Clip(out.String(), 500))
 	}
-	return err
+	if err != nil || !fromImage || !strings.HasPrefix(out.String(), "there") {
+		return err
+	}
+	u, err := d.Inside.LinuxUser(ctx, call, ref, defaultUser)
+	if err != nil {
+		return err
+	}
+	d.remember(rec.ID, u)
+	d.withUser.Store(rec.Image, madeUser{u, out.String() == "there workspace\n"})
+	return nil
+}
+
+// remember keeps what is known of the user of a new sandbox.
+func (d *Door) remember(id vm.ID, u vm.LinuxUser) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.homes) < maxHomes {
+		d.homes[homeKey{id, defaultUser}] = u
+	}
 }
 
 // limited keeps the beginning of a command's output.

@@ -84,7 +84,7 @@ type Door struct {
 	building chan struct{} // has one item for each build that runs
 	files    *uploadStore
 
-	withUser sync.Map // vm.ImageID: images that have the Linux user that SDKs expect
+	withUser sync.Map // vm.ImageID to madeUser: images that have the Linux user that SDKs expect
 }
 
 // New returns a door.

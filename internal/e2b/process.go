@@ -4,6 +4,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -134,9 +135,12 @@ func (c *visitor) begin(in *startMessage, limit time.Duration) (*program, *subsc
 	if in.Process == nil || in.Process.Cmd == "" {
 		return nil, nil, invalid("process", "no command is given")
 	}
-	cwd := c.defaults().Workdir // "" = as the guest does
+	u, err := c.linux(c.user)
+	if err != nil {
+		return nil, nil, err
+	}
+	cwd := cmp.Or(c.defaults().Workdir, u.Home)
 	if in.Process.Cwd != "" {
-		var err error
 		if cwd, err = c.path(in.Process.Cwd); err != nil {
 			return nil, nil, err
 		}
