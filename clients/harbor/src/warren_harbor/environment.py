@@ -104,6 +104,7 @@ class WarrenEnvironment(ComposeServiceOpsMixin, BaseEnvironment):
         self._machine = await self._create(self._client)
         try:
             if self._stack is None:
+                await self.ensure_dirs(self._mount_targets(writable_only=True))
                 await self._upload_environment_dir_after_start()
             else:
                 await self._stack.start(force_build)
@@ -142,7 +143,7 @@ class WarrenEnvironment(ComposeServiceOpsMixin, BaseEnvironment):
                 pass  # somebody has deleted it
             self._machine = None
         if self._client is not None:
-            await self._client.close()
+            await self._client.aclose()
             self._client = None
 
     # Search over states of a trial.

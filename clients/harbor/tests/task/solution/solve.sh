@@ -1,3 +1,3 @@
 #!/bin/bash
 echo "$PLACE"
-awk '{ sum += $1 } END { print sum }' /root/numbers.txt > /root/sum.txt
+awk '{ sum += $1 } END { print sum }' numbers.txt > sum.txt
