@@ -173,7 +173,7 @@ func (d *Door) setUp(ctx context.Context, call *vm.Call, rec vm.VM) error {
 		}
 		return nil
 	}
-	x, err := d.Inside.Exec(ctx, call, ref, vm.ExecSpec{Argv: []string{"/bin/sh", "-c", addUser + giveWorkspace}, Env: map[string]string{"name": defaultUser}, Cwd: "/", Timeout: vm.Millis(time.Minute)})
+	x, err := d.Inside.Exec(ctx, call, ref, vm.ExecSpec{Argv: []string{"/bin/sh", "-c", addUser + giveWorkspace}, User: "root", Env: map[string]string{"name": defaultUser}, Cwd: "/", Timeout: vm.Millis(time.Minute)})
 	if err != nil {
 		return err
 	}

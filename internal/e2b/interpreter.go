@@ -23,7 +23,7 @@ var interpreterCode string
 
 const (
 	interpreterPath = "/usr/local/lib/warren-code-interpreter.py"
-	interpreterWait = 30 * time.Second
+	interpreterWait = 55 * time.Second // the SDKs give up after 60 s
 )
 
 // interpreterState is what the door knows of the code interpreter of a sandbox.
@@ -72,21 +72,30 @@ func (c *visitor) startInterpreter() error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(p vm.Process) bool { return p.EndedAt == nil && slices.Contains(p.Argv, interpreterPath) }) {
-		return nil
+	var p vm.Process
+	if i := slices.IndexFunc(list, func(p vm.Process) bool { return p.EndedAt == nil && slices.Contains(p.Argv, interpreterPath) }); i >= 0 {
+		p = list[i] // it may have been too slow for an earlier request
+	} else if p, err = c.interpreterProcess(); err != nil {
+		return err
 	}
+	return c.awaitInterpreter(p)
+}
+
+// interpreterProcess starts the server.
+func (c *visitor) interpreterProcess() (vm.Process, error) {
 	u, err := c.linux(c.user)
 	if err != nil {
-		return err
+		return vm.Process{}, err
 	}
 	if _, err := c.d.Inside.WriteFile(c.ctx, c.call, c.ref(), "", interpreterPath, vm.WriteOptions{Mode: 0o644, Parents: true, Size: int64(len(interpreterCode))}, strings.NewReader(interpreterCode)); err != nil {
-		return err
+		return vm.Process{}, err
 	}
 	argv := []string{"python3", interpreterPath, itoa(interpreterPort)}
-	p, err := c.d.Inside.StartProcess(c.ctx, c.call, c.ref(), vm.ExecSpec{Argv: argv, User: c.linuxName(), Cwd: u.Home, Env: c.environment(nil)})
-	if err != nil {
-		return err
-	}
+	return c.d.Inside.StartProcess(c.ctx, c.call, c.ref(), vm.ExecSpec{Argv: argv, User: c.linuxName(), Cwd: u.Home, Env: c.environment(nil)})
+}
+
+// awaitInterpreter waits until the server listens.
+func (c *visitor) awaitInterpreter(p vm.Process) error {
 	ctx, stop := context.WithTimeoutCause(c.ctx, interpreterWait, vm.Errorf(vm.Timeout, c.ref(), "the code interpreter does not listen after %v", interpreterWait))
 	defer stop()
 	for {

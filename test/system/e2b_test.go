@@ -8,6 +8,7 @@ package system
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,6 +138,30 @@ func TestE2B(t *testing.T) {
 	})
 	t.Run("Python", func(t *testing.T) {
 		h.rows(t, all, h.env, h.venv(t, "requirements.txt"), "rows.py")
+	})
+	t.Run("a known image", func(t *testing.T) {
+		made := map[string]string{}
+		for _, kv := range h.env {
+			name, value, _ := strings.Cut(kv, "=")
+			made[name] = value
+		}
+		r, err := http.NewRequestWithContext(t.Context(), "POST", made["E2B_API_URL"]+"/v2/sandboxes", strings.NewReader(`{"templateID":"base","timeout":60}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-API-KEY", made["E2B_API_KEY"])
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var sandbox struct{ SandboxID string }
+		if err := json.NewDecoder(resp.Body).Decode(&sandbox); err != nil || sandbox.SandboxID == "" {
+			t.Fatalf("no sandbox: status %d, %v", resp.StatusCode, err)
+		}
+		if ran := strings.TrimSpace(h.ok("audit", "ls", "--json", "--vm", sandbox.SandboxID, "--verb", "exec")); ran != "[]" {
+			t.Errorf("a create of an image that was used before runs a script: %s", ran)
+		}
 	})
 	if os.Getenv("WARREN_SOAK") == "" {
 		return

@@ -84,17 +84,17 @@ func suites() []suite {
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
 			gotest("packages", "-p=3", "./..."),
 		}},
-		{name: "foundation", budget: 26 * time.Minute, steps: []step{
+		{name: "foundation", budget: 20 * time.Minute, steps: []step{
 			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
 			gotest("real VMs", "-tags=system", "-timeout=14m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control+"|"+sdks+"|"+inside, "./test/system/..."),
-			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
-			gotest("crashes and full disks", "-tags=system", "-timeout=12m", "-run="+crashes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
-			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
 		{name: "worlds", budget: 20 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+worlds, "./test/system/..."),
 			gotest("fork correctness", "-tags=system", "-timeout=12m", "-run="+forks, "./test/system/..."),
+		}},
+		{name: "entering", budget: 12 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=14m", "-run="+entering, "./test/system/..."),
 		}},
 		// Two of these at a time, the longest first.
 		{name: "control", pairs: true, budget: 18 * time.Minute, steps: []step{
@@ -103,29 +103,31 @@ func suites() []suite {
 		{name: "keeping", pairs: true, budget: 15 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=18m", "-run="+keeping, "./test/system/..."),
 		}},
+		{name: "crashes", pairs: true, budget: 18 * time.Minute, steps: []step{
+			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
+			gotest("crashes and full disks", "-tags=system", "-timeout=12m", "-run="+crashes, "./test/system/..."),
+			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
+		}},
 		{name: "objects", pairs: true, budget: 15 * time.Minute, steps: []step{
 			gotest("S3 clients", "-tags=system", "-timeout=18m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
-		}},
-		{name: "entering", pairs: true, budget: 14 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=16m", "-run="+entering, "./test/system/..."),
 		}},
 		{name: "safety", pairs: true, budget: 18 * time.Minute, steps: []step{
 			gotest("what agents do to machines", "-tags=system", "-timeout=20m", "./test/safety/..."),
 		}},
-		{name: "volumes", pairs: true, budget: 11 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=11m", "-parallel=2", "-run="+volumes, "./test/system/..."),
+		{name: "volumes", pairs: true, budget: 15 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=18m", "-parallel=1", "-run="+volumes, "./test/system/..."),
 		}},
-		{name: "sdks", pairs: true, budget: 11 * time.Minute, steps: []step{
-			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=11m", "-parallel=2", "-run="+sdks, "./test/system/..."),
+		{name: "sdks", pairs: true, budget: 20 * time.Minute, steps: []step{
+			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=20m", "-parallel=1", "-run="+sdks, "./test/system/..."),
 		}},
-		{name: "archives", pairs: true, budget: 11 * time.Minute, steps: []step{
-			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=14m", "-run="+archives, "./test/system/..."),
+		{name: "archives", pairs: true, budget: 15 * time.Minute, steps: []step{
+			gotest("backups and bundles with real VMs", "-tags=system", "-timeout=18m", "-run="+archives, "./test/system/..."),
 		}},
-		{name: "shipping", pairs: true, budget: 8 * time.Minute, steps: []step{
+		{name: "shipping", pairs: true, budget: 12 * time.Minute, steps: []step{
 			gotest("between VMs and objects", "-tags=system", "-timeout=14m", "-run="+shipping, "./test/system/..."),
 		}},
 		{name: "containers", pairs: true, budget: 15 * time.Minute, steps: []step{
-			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=2", "-run="+inside, "./test/system/..."),
+			gotest("Docker, container images and screens with real VMs", "-tags=system", "-timeout=15m", "-parallel=1", "-run="+inside, "./test/system/..."),
 		}},
 	}
 }

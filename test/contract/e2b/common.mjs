@@ -41,10 +41,10 @@ export async function fails(promise, name, text = "") {
 
 // until waits for what takes a moment.
 export async function until(check) {
-  for (const end = Date.now() + 20000; Date.now() < end; await new Promise((r) => setTimeout(r, 100))) {
+  for (const end = Date.now() + 60000; Date.now() < end; await new Promise((r) => setTimeout(r, 100))) {
     if (await check()) return;
   }
-  assert.fail("not within 20 s");
+  assert.fail("not within 60 s");
 }
 
 export const finish = () => process.exit(failed ? 1 : 0);
