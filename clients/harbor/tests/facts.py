@@ -1,13 +1,12 @@
 # Copyright 2026 The Warren Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is true of the environment on a real server. `facts.py machine` or `facts.py stack IMAGE`."""
+"""What is true of the environment on a real server."""
 
 import asyncio
 import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 
 import warren
@@ -101,6 +100,11 @@ async def search(env: WarrenEnvironment) -> None:
 
 
 async def machine(scratch: pathlib.Path) -> None:
+    try:
+        environment(HERE / "task/environment", scratch, EnvironmentConfig(docker_image="ubuntu:24.04"))
+        fact("a container image is refused", False)
+    except ValueError as err:
+        fact("a container image is refused", "warren:NAME" in str(err))
     env = environment(HERE / "task/environment", scratch, EnvironmentConfig(docker_image="warren:base"))
     await env.start(force_build=False)
     try:
@@ -112,27 +116,7 @@ async def machine(scratch: pathlib.Path) -> None:
         await env.stop(delete=True)
 
 
-async def stack(scratch: pathlib.Path, image: str) -> None:
-    env = environment(HERE / "stack", scratch, EnvironmentConfig(), image=image)
-    await env.start(force_build=False)
-    try:
-        fact("commands run in the container main", (await env.exec("cat /from; pwd")).stdout == "of the Dockerfile\n/srv\n")
-        fact("a service beside it is reached", (await env.service_exec("cat /said", service="side")).stdout == "beside\n")
-        await files(env, scratch)
-        fact("no-network reaches nothing", not await reaches(env, "api.example.com"))
-        [copy] = await env.fork()
-        await copy.exec("echo more >> /from")
-        seen = [(await e.exec("wc -l < /from")).stdout for e in (copy, env)]
-        fact("a fork has the containers", seen == ["2\n", "1\n"])
-        await copy.stop(delete=True)
-    finally:
-        await env.stop(delete=True)
-
-
 with tempfile.TemporaryDirectory() as temporary:
     place = pathlib.Path(temporary)
-    if sys.argv[1] == "machine":
-        trial(place / "jobs")
-        asyncio.run(machine(place / "own"))
-    else:
-        asyncio.run(stack(place / "own", sys.argv[2]))
+    trial(place / "jobs")
+    asyncio.run(machine(place / "own"))
