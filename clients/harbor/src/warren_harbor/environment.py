@@ -76,6 +76,8 @@ class WarrenEnvironment(BaseEnvironment):
                 "A task for Warren names an image or a snapshot of the server: docker_image = \"warren:NAME\" in task.toml. "
                 "`warren image build` makes one of a Dockerfile, `warren image import` one of a container image."
             )
+        if (self.environment_dir / "docker-compose.yaml").exists():
+            raise ValueError("Warren's environment does not run Docker Compose: the task must have no docker-compose.yaml.")
 
     @property
     def machine(self) -> warren.AsyncMachine:
