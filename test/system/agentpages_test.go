@@ -174,7 +174,8 @@ func harborPython(t *testing.T) (python, packages string) {
 	libs := debian + "/usr/lib/x86_64-linux-gnu"
 	script := "#!/bin/sh\nPYTHONHOME=" + debian + "/usr exec " + libs + "/ld-linux-x86-64.so.2 --library-path " + libs + " " + debian + "/usr/bin/python3.13 \"$@\"\n"
 	for _, argv := range [][]string{
-		{"rm", "-rf", dir}, {"mkdir", "-p", dir},
+		{"rm", "-rf", dir},
+		{"mkdir", "-p", dir},
 		{"mmdebstrap", "--quiet", "--variant=extract", "--include=python3.13,python3-pip,ca-certificates", "trixie", debian},
 		{"sh", "-c", "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"", "sh", script, python},
 		{python, "-m", "pip", "install", "-q", "--break-system-packages", "--target", packages, "--only-binary=:all:", "harbor==0.26.0", "httpx==0.28.1"},

@@ -188,7 +188,8 @@ if [ -e "$R/usr/sbin/start-stop-daemon.REAL" ]; then # mmdebstrap would put it b
     mv "$R/usr/sbin/start-stop-daemon.REAL" "$R/usr/sbin/start-stop-daemon"
 fi
 rm -f "$R"/usr/sbin/policy-rc.d "$R"/etc/apt/apt.conf.d/00mmdebstrap "$R"/etc/apt/sources.list.d/0000* "$R"/etc/apt/sources.list
-cp -a "$W/final/." "$R/"
+# A file may replace a link that leads nowhere, such as /etc/default/locale of Debian 13.
+cp -a --remove-destination "$W/final/." "$R/"
 rm -rf "$R"/var/lib/apt/lists "$R"/var/cache/apt "$R"/var/cache/debconf/*-old "$R"/var/lib/dpkg/*-old \
     "$R"/var/log/dpkg.log "$R"/var/log/apt "$R"/var/log/alternatives.log "$R"/var/log/bootstrap.log \
     "$R"/var/lib/dbus/machine-id "$R"/var/lib/systemd/random-seed "$R"/etc/ssh/ssh_host_* \
