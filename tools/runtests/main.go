@@ -9,6 +9,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -189,6 +190,7 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 		fmt.Fprintln(out, "FAIL", f)
 	}
 	fmt.Fprintln(out, strings.Join(r.lines, "\n"))
+	r.longest(30)
 	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
 	if r.failed > 0 || r.passed == 0 {
 		return 1
@@ -253,6 +255,28 @@ func (r *runner) add(b *runner, out *bytes.Buffer) {
 	r.waiting = append(r.waiting, b.waiting...)
 	for key, t := range b.results.Tests {
 		r.results.Add(key, t)
+	}
+}
+
+// longest prints the n tests that took longest, a few on each line: where a run's time can be saved.
+func (r *runner) longest(n int) {
+	type timed struct {
+		name    string
+		seconds float64
+	}
+	var all []timed
+	for key, t := range r.results.Tests {
+		if name := key[strings.LastIndex(key, " ")+1:]; !strings.Contains(name, "/") {
+			all = append(all, timed{name, t.Seconds})
+		}
+	}
+	slices.SortFunc(all, func(a, b timed) int { return cmp.Or(cmp.Compare(b.seconds, a.seconds), cmp.Compare(a.name, b.name)) })
+	var words []string
+	for _, t := range all[:min(n, len(all))] {
+		words = append(words, fmt.Sprintf("%s %.0f s", t.name, t.seconds))
+	}
+	for line := range slices.Chunk(words, 4) {
+		fmt.Fprintln(r.out, "longest:", strings.Join(line, ", "))
 	}
 }
 
