@@ -140,6 +140,10 @@ type FileInfo struct {
 	GID     int       `json:"gid"`
 	ModTime time.Time `json:"modTime"`
 	Target  string    `json:"target,omitempty"` // of a symlink
+	// Attrs are the extended attributes that user programs may set, without "user." before
+	// their names (xattr(7)). Those past 8 KiB of names and values, and
+	// values that are not UTF-8, are left out, and so are all where a file is read.
+	Attrs map[string]string `json:"attrs,omitempty"`
 }
 
 // WriteOptions configure how a file is written into a guest.
@@ -149,6 +153,9 @@ type WriteOptions struct {
 	// Size is the number of bytes to come; -1 = until the end of the reader. If
 	// the stream is shorter or longer, the write fails and the old file stays.
 	Size int64 `json:"size"`
+	// Attrs are all the extended attributes of the written file, without "user." before
+	// their names. Nil = none: those of an older file there are not kept.
+	Attrs map[string]string `json:"attrs"`
 }
 
 // FileEvent is one change that a watch reported.

@@ -92,6 +92,9 @@ func info(path string, st fs.FileInfo) vm.FileInfo {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		i.UID, i.GID = int(sys.Uid), int(sys.Gid)
 	}
+	if i.Kind == vm.FileRegular || i.Kind == vm.FileDirectory {
+		i.Attrs = attrs(path)
+	}
 	return i
 }
 
@@ -209,6 +212,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 		return badPath(path, "is not a regular file")
 	}
 	i := u.info(path, path, st)
+	i.Attrs = nil // a header has no room for them
 	head := "Warren-Info: " + asciiJSON(i) + "\r\n"
 	size := st.Size()
 	if size == 0 || strings.HasPrefix(i.Path, "/proc/") || strings.HasPrefix(i.Path, "/sys/") {

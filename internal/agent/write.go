@@ -73,6 +73,9 @@ func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) 
 		if f, err = os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return err
 		}
+		if err := setAttrs(tmp, r.query["attr"]); err != nil {
+			return err
+		}
 		return setModeAndOwner(f, old, mode)
 	})
 	if f != nil {

@@ -4,6 +4,8 @@
 package e2b
 
 import (
+	"maps"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -34,6 +36,25 @@ func TestMetadataFilter(t *testing.T) {
 		m, err := metadataOf(given)
 		if err != nil || m["a k"] != want {
 			t.Errorf("the filter %q means %v (%v), want a k = %s", given, m, err, want)
+		}
+	}
+}
+
+// TestFileMetadata: headers become attributes of a file, within E2B's limits.
+func TestFileMetadata(t *testing.T) {
+	got, err := attrsOf(http.Header{"X-Metadata-Author": {"mish"}, "X-Other": {"x"}})
+	if err != nil || !maps.Equal(got, map[string]string{"e2b.author": "mish"}) {
+		t.Errorf("the attributes are %v, %v", got, err)
+	}
+	if back := fileMetadata(vm.FileInfo{Attrs: map[string]string{"e2b.author": "mish", "other": "x"}}); !maps.Equal(back, map[string]string{"author": "mish"}) {
+		t.Errorf("the metadata is %v", back)
+	}
+	for what, h := range map[string]http.Header{
+		"no ASCII": {"X-Metadata-A": {"ü"}}, "a control character": {"X-Metadata-A": {"a\tb"}}, "no key": {"X-Metadata-": {"x"}},
+		"too much": {"X-Metadata-A": {strings.Repeat("x", 2048)}, "X-Metadata-B": {strings.Repeat("x", 2048)}},
+	} {
+		if _, err := attrsOf(h); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

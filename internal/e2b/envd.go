@@ -28,6 +28,8 @@ type visitor struct {
 	call *vm.Call
 	rec  vm.VM
 	user string // Linux user
+
+	attrs map[string]string // extended attributes of the files that the request uploads
 }
 
 func (c *visitor) ref() string { return string(c.rec.ID) }

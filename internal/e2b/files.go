@@ -21,6 +21,8 @@ type writtenFile struct {
 	Path string `json:"path"`
 	Name string `json:"name"`
 	Type string `json:"type"`
+
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // download sends a file. envd reads as root, whatever the user.
@@ -63,13 +65,12 @@ func (d *Door) failFile(w http.ResponseWriter, r *http.Request, err error) {
 
 // upload writes the files of a request: its body, or each part of a form.
 func (d *Door) upload(w http.ResponseWriter, r *http.Request, c *visitor) {
-	for name := range r.Header {
-		if strings.HasPrefix(name, "X-Metadata-") {
-			d.failFile(w, r, invalid(name, "metadata of files is not supported").WithHint("write it to a file beside"))
-			return
-		}
+	var list []writtenFile
+	attrs, err := attrsOf(r.Header)
+	if err == nil {
+		c.attrs = attrs
+		list, err = c.receive(r)
 	}
-	list, err := c.receive(r)
 	if err != nil {
 		d.failFile(w, r, err)
 		return
@@ -180,7 +181,7 @@ func (c *visitor) write(name string, body io.Reader, size int64) (writtenFile, e
 		}
 	}
 	c.d.noteUpload(c.rec.ID, p, true)
-	info, err := c.d.Inside.WriteFile(c.ctx, c.call, c.ref(), as, p, vm.WriteOptions{Mode: 0o644, Parents: true, Size: size}, body)
+	info, err := c.d.Inside.WriteFile(c.ctx, c.call, c.ref(), as, p, vm.WriteOptions{Mode: 0o644, Parents: true, Size: size, Attrs: c.attrs}, body)
 	if as == "" && u.UID != 0 {
 		for _, at := range append(made, p) {
 			if err == nil {
@@ -192,7 +193,7 @@ func (c *visitor) write(name string, body io.Reader, size int64) (writtenFile, e
 		c.d.noteUpload(c.rec.ID, p, false)
 		return writtenFile{}, err
 	}
-	return writtenFile{p, info.Name, "file"}, nil
+	return writtenFile{p, info.Name, "file", fileMetadata(info)}, nil
 }
 
 // give makes a user the owner of a path.

@@ -43,6 +43,8 @@ type (
 		Group       string    `json:"group"`
 		Modified    time.Time `json:"modifiedTime"`
 		Target      string    `json:"symlinkTarget,omitempty"`
+
+		Metadata map[string]string `json:"metadata,omitempty"`
 	}
 )
 
@@ -90,7 +92,7 @@ func (o *owners) entry(i vm.FileInfo, at string) *entry {
 		}
 		i = next
 	}
-	e.Type, e.Mode = kinds[i.Kind], i.Mode&0o777
+	e.Type, e.Mode, e.Metadata = kinds[i.Kind], i.Mode&0o777, fileMetadata(i)
 	if link {
 		e.Target = from
 	}

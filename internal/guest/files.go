@@ -59,6 +59,9 @@ func (c *Client) WriteFile(ctx context.Context, user, path string, o vm.WriteOpt
 	if o.Parents {
 		q.Set("parents", "1")
 	}
+	for name, value := range o.Attrs {
+		q.Add("attr", name+"="+value)
+	}
 	size := o.Size
 	if size < 0 {
 		size = -1

@@ -5,6 +5,7 @@ package vmtest
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -34,6 +35,7 @@ type node struct {
 	mode   uint32
 	uid    int
 	mtime  time.Time
+	attrs  map[string]string
 }
 
 func newDisk(capacity int64) *disk {
@@ -144,7 +146,7 @@ func badFile(p, why string) error {
 func info(p string, n *node) vm.FileInfo {
 	return vm.FileInfo{
 		Name: path.Base(p), Path: p, Kind: n.kind, Size: int64(len(n.data)), Mode: n.mode,
-		UID: n.uid, GID: n.uid, ModTime: n.mtime, Target: n.target,
+		UID: n.uid, GID: n.uid, ModTime: n.mtime, Target: n.target, Attrs: maps.Clone(n.attrs),
 	}
 }
 

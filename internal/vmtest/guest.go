@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"path"
 	"strconv"
 	"strings"
@@ -239,7 +240,15 @@ func (g *guest) WriteFile(ctx context.Context, user, p string, o vm.WriteOptions
 	if o.Size >= 0 && int64(len(data)) != o.Size {
 		return vm.FileInfo{}, badFile(p, "the stream does not have the announced length")
 	}
-	return g.disk.put(user, p, data, o.Mode, o.Parents)
+	i, err := g.disk.put(user, p, data, o.Mode, o.Parents)
+	if err == nil {
+		g.disk.mu.Lock()
+		defer g.disk.mu.Unlock()
+		if n := g.disk.nodes[i.Path]; n != nil {
+			n.attrs, i.Attrs = o.Attrs, maps.Clone(o.Attrs)
+		}
+	}
+	return i, err
 }
 
 // readAll reads until EOF, or until ctx ends.

@@ -66,6 +66,17 @@ await row("many files are written at once", async () => {
   await s.files.write([{ path: "m1", data: "1" }, { path: "m2", data: "2" }]);
   assert.equal(await s.files.read("m2"), "2");
 });
+await row("files have metadata", async () => {
+  const metadata = { author: "mish", purpose: "up load" };
+  assert.deepEqual((await s.files.write("meta", "1", { metadata })).metadata, metadata);
+  await s.files.rename("meta", "meta2");
+  assert.deepEqual((await s.files.getInfo("meta2")).metadata, metadata);
+  await s.commands.run(`python3 -c "import os; os.setxattr('meta2', 'user.e2b.set', b'inside')"`);
+  assert.equal((await s.files.list(".")).find((e) => e.name === "meta2").metadata.set, "inside");
+  await s.files.write("meta2", "2");
+  assert.equal((await s.files.getInfo("meta2")).metadata, undefined);
+  await fails(s.files.write("meta3", "3", { metadata: { long: "x".repeat(5000) } }), "InvalidArgumentError", "4096");
+});
 await row("large files keep their bytes", async () => {
   const data = Buffer.from(Array.from({ length: 3e6 }, (_, i) => i % 251));
   await s.files.write("big", new Blob([data]));

@@ -105,6 +105,15 @@ def _():
     same(s.files.read("m2"), "2")
 
 
+@row("files have metadata")
+def _():
+    metadata = {"author": "mish", "purpose": "up load"}
+    same(s.files.write("meta", "1", metadata=metadata).metadata, metadata)
+    same(s.files.rename("meta", "meta2").metadata, metadata)
+    s.files.write("meta2", "2")
+    same(s.files.get_info("meta2").metadata, None)
+
+
 @row("large files keep their bytes")
 def _():
     data = bytes(i % 251 for i in range(3_000_000))
