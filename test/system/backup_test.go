@@ -219,8 +219,9 @@ func TestBackupRefused(t *testing.T) {
 	h.ok("volume", "create", "busy", "--size", "512")
 	h.ok("volume", "unlock", "busy")
 	h.ok("volume", "mount", "box", "--volume", "busy", "--guest", "/busy", "--rw")
-	h.sh("box", "head -c 60M /dev/urandom > /busy/large; sync")
-	h.ok("exec", "box", "-d", "--", "sh", "-c", "while true; do echo line >> /busy/log; sync /busy/log; done")
+	h.sh("box", "head -c 150M /dev/zero > /busy/large; sync")
+	// Past the guest's page cache each block reaches the volume at once, so no copy ends before the next write.
+	h.ok("exec", "box", "-d", "--", "sh", "-c", "while true; do dd if=/dev/zero of=/busy/log bs=4k count=1000 oflag=direct conv=notrunc 2>/dev/null; done")
 	h.eventually("the program writes to the volume", func() bool { return h.run("exec", "box", "--", "test", "-s", "/busy/log").code == 0 })
 	path := h.backedUp()
 	if out := h.ok("backup", "inspect", path, "--json"); !strings.Contains(out, "a VM wrote to it meanwhile") {

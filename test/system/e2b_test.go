@@ -197,6 +197,21 @@ func TestE2BCode(t *testing.T) {
 	}, h.env, "node", "code.mjs")
 }
 
+// TestE2BCharts: in the image of the recipe python-interpreter code draws figures and shows tables.
+func TestE2BCharts(t *testing.T) {
+	if os.Getenv("WARREN_SOAK") == "" {
+		t.Skip("WARREN_SOAK is not set: the build of the image takes minutes; `make soak` runs it")
+	}
+	o := ownImages(t)
+	o.build("python-interpreter")
+	o.serve()
+	t.Cleanup(o.close)
+	h := &sandboxHost{host: o, dir: must(t, "the directory of the drivers", absolute("../contract/e2b"), nil)}
+	h.env = h.sandboxVariables(t)
+	h.install(t)
+	h.rows(t, []string{"a sandbox is created", "a figure is a picture", "a table is HTML", "the sandbox is killed"}, h.env, "node", "charts.mjs")
+}
+
 // TestE2BTimeouts: a sandbox ends or pauses at its time-out, also if the server was killed and
 // started again before it.
 func TestE2BTimeouts(t *testing.T) {

@@ -1,0 +1,21 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The code interpreter in the image of the recipe python-interpreter.
+import assert from "node:assert/strict";
+import { Sandbox } from "@e2b/code-interpreter";
+import { finish, row } from "./common.mjs";
+
+const s = await row("a sandbox is created", () => Sandbox.create({ timeoutMs: 480000 }));
+await row("a figure is a picture", async () => {
+  const r = await s.runCode("import matplotlib.pyplot as plt\nplt.plot([1, 2, 4])\nplt.show()", { timeoutMs: 240000 });
+  assert.equal(r.error, undefined, r.error?.traceback);
+  assert.deepEqual([...Buffer.from(r.results.find((one) => one.png).png, "base64").subarray(1, 4)].map((c) => String.fromCharCode(c)).join(""), "PNG");
+});
+await row("a table is HTML", async () => {
+  const r = await s.runCode("import pandas\npandas.DataFrame({'a': [1, 2]})", { timeoutMs: 240000 });
+  assert.equal(r.error, undefined, r.error?.traceback);
+  assert.match(r.results[0].html, /<table/);
+});
+await row("the sandbox is killed", () => s.kill());
+finish();
