@@ -39,10 +39,11 @@ test-safety: build ## what becomes of the harm that an agent does, 52 cases on r
 test-kvm: ## capture and fork under real KVM; skipped, with the reason, where there is none
 	go test -tags=kvm -count=1 -v -timeout=5m ./test/kvm/...
 
-soak: deps build ## random kills for WARREN_SOAK minutes (20) each: in captures of one VM, in all commands on six; 1,000 creates; forks of 64; 200 captures of one VM; every recipe; a coding agent; agents of all frameworks; a browser on a screen; all of a Compose stack; damaged disks for as long, for each of three readers; all programs that use a secret; older SDKs of E2B; the package on bare Debian 12 and 13; a fuzzer of the API
+soak: deps build ## random kills for WARREN_SOAK minutes (20) each: in captures of one VM, in all commands on six; 1,000 creates; forks of 64; 200 captures of one VM; every recipe; a coding agent; agents of all frameworks; a browser on a screen; all of a Compose stack; damaged disks for as long, for each of three readers; all programs that use a secret; older SDKs of E2B; the package on bare Debian 12 and 13; a fuzzer of the API; all 52 cases of harm
 	scripts/test-image.sh
 	for i in desktop docker agents; do WARREN_DATA=$(CURDIR)/.work/data bin/warren image build $$i --if-missing || exit 1; done
 	WARREN_SOAK=$${WARREN_SOAK:-20} go test -tags=system -count=1 -v -timeout=24h -run='^(TestSoak|TestChain|TestDiskFillsUp|TestKeepCrashes|TestKeepSlope|TestSecretPrograms|TestRecipe|TestDevcontainer|TestAgentC|TestAgentPages|TestDesktop|TestDocker|TestOCI|TestE2B|TestInstall|TestClientsFuzz)' ./test/system/...
+	go test -tags=system -count=1 -v -timeout=30m -run='^TestSafety$$' ./test/safety/...
 	scripts/bench.sh -only '^worlds.fork$$' -soak
 	for f in ext4:FuzzOpen review:FuzzCompare review:FuzzServe oci:FuzzFlatten; do \
 		go test -run='^$$' -fuzz="^$${f#*:}$$" -fuzztime=$${WARREN_SOAK:-20}m ./internal/$${f%:*} || exit 1; done

@@ -54,7 +54,7 @@ func TestFileMetadata(t *testing.T) {
 		"too much": {"X-Metadata-A": {strings.Repeat("x", 2048)}, "X-Metadata-B": {strings.Repeat("x", 2048)}},
 	} {
 		if _, err := attrsOf(h); vm.KindOf(err) != vm.Invalid {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("metadata with %s gives %v, want it refused", what, err)
 		}
 	}
 }

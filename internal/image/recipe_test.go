@@ -140,7 +140,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestShipped(t *testing.T) {
-	if got := Names(); !slices.Equal(got, []string{"agents", "base", "desktop", "dev", "docker", "go", "node", "python"}) {
+	if got := Names(); !slices.Equal(got, []string{"agents", "base", "desktop", "dev", "docker", "go", "node", "python", "python-interpreter"}) {
 		t.Errorf("shipped %q", got)
 	}
 	for _, n := range Names() {

@@ -31,6 +31,7 @@ func Names() []string {
 	for _, e := range entries {
 		out = append(out, strings.TrimSuffix(e.Name(), ".yaml"))
 	}
+	slices.Sort(out)
 	return out
 }
 

@@ -138,9 +138,9 @@ func secretInMemory(h *host, r *Result) {
 	h.sh(name, `cat > /dev/shm/x.py <<'P'
 import time
 x = '`+text[:10]+`' + '`+text[10:]+`'
-print(x, flush=True); time.sleep(300)
+print(len(x), flush=True); time.sleep(300)
 P
-setsid python3 /dev/shm/x.py > /dev/null 2>&1 < /dev/null & sleep 1`)
+setsid python3 /dev/shm/x.py > /dev/shm/ready 2>&1 < /dev/null & until [ -s /dev/shm/ready ]; do sleep 0.1; done`)
 	h.ok("snapshot", "create", name, "--name", "memory-test")
 	defer h.run("snapshot", "rm", "memory-test")
 	where := h.holding(text, "/vms/")

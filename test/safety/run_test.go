@@ -23,6 +23,7 @@ import (
 var (
 	update = flag.Bool("update", false, "write the results and docs/safety.md")
 	only   = flag.String("case", "", "run only these cases: 1,2,38")
+	some   = flag.Bool("some", false, "of the cases in a guest, which differ in what the agent does, run each third")
 )
 
 // A testCase is one of the 52.
@@ -59,9 +60,17 @@ func TestSafety(t *testing.T) {
 		}
 	}
 	var list []Result
+	scripts := 0
 	for _, c := range cases() {
+		if c.script != "" {
+			scripts++
+		}
 		old, known := was[c.n]
 		r := old
+		if known && *some && c.script != "" && scripts%3 != 0 {
+			list = append(list, r)
+			continue
+		}
 		if *only == "" || slices.Contains(strings.Split(*only, ","), fmt.Sprint(c.n)) {
 			r = h.try(c)
 			h.told(&r)
@@ -130,7 +139,7 @@ func compare(t *testing.T, now, was Result) {
 	switch {
 	case worse(now.Verdict, was.Verdict):
 		t.Errorf("case %d, %s, is %s (%s); it was %s", now.N, now.Name, now.Verdict, now.Why, was.Verdict)
-	case was.Screen == "yes" && now.Screen != "yes":
+	case was.Screen == "yes" && now.Screen != "yes" && now.Verdict == was.Verdict:
 		t.Errorf("case %d, %s, is not on the first screen any more: %s", now.N, now.Name, now.Why)
 	}
 }

@@ -68,7 +68,7 @@ type savepoint struct {
 // TestKeepCrashes runs a random mix of commands on up to six workspaces, kills
 // serve (with the etcd in it), monitors and QEMUs at random moments, and looks
 // after each kill whether records, disk and processes agree and whether all
-// that was acknowledged is there. It takes three minutes, or WARREN_SOAK.
+// that was acknowledged is there. It takes two minutes, or WARREN_SOAK.
 // WARREN_SEED repeats the choices of an earlier run; the moments of the kills
 // are never quite the same.
 //
@@ -120,7 +120,7 @@ func (k *keeper) conclude() {
 
 // length is how long it runs.
 func (k *keeper) length() time.Duration {
-	minutes := 2.2 // and the end, where all are looked at
+	minutes := 1.2 // and the end, where all are looked at
 	if text := os.Getenv("WARREN_SOAK"); text != "" {
 		var err error
 		if minutes, err = strconv.ParseFloat(text, 64); err != nil {

@@ -109,7 +109,7 @@ func TestObjectsPublishInterrupted(t *testing.T) {
 	h.ok("bucket", "create", "made")
 	h.ok("bucket", "create", "given")
 	h.ok("up", "--name", "box", "--disk", "8")
-	h.ok("artifact", "put", h.file("big", random(t, 400<<20)), "s3://given/big")
+	h.ok("artifact", "put", h.file("big", random(t, 200<<20)), "s3://given/big")
 	h.ok("fetch", "s3://given/big", "box:/w/big")
 	h.sh("box", "sync")
 	arrives := func() bool {

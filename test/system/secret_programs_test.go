@@ -212,13 +212,13 @@ func toolLines() []program {
 		{name: "gh", want: "welcome", line: `HOME=/tmp GH_HOST=tools.example.com GH_ENTERPRISE_TOKEN=$TOOLS /tools/bin/gh api user --jq .login`},
 		{name: "openssl", want: "welcome", line: `python3 -c 'import os,urllib.request as u; print(u.urlopen(u.Request("` + host + `/", headers={"Authorization": "Bearer "+os.environ["TOOLS"]})).read())'`},
 		{name: "requests", want: "welcome", line: `python3 -c 'import os,sys; sys.path.insert(0, "/tools/pip.whl"); from pip._vendor import requests as r; print(r.get("` + host + `/", headers={"Authorization": "Bearer "+os.environ["TOOLS"]}).text)'`},
-		{name: "pip", want: "Saved ./demo-1.0-py3-none-any.whl", line: `cd /tmp; python3 /tools/pip.whl/pip download --disable-pip-version-check --no-deps --index-url https://me:$TOOLS@tools.example.com/simple demo`},
+		{name: "pip", slow: true, want: "Saved ./demo-1.0-py3-none-any.whl", line: `cd /tmp; python3 /tools/pip.whl/pip download --disable-pip-version-check --no-deps --index-url https://me:$TOOLS@tools.example.com/simple demo`},
 		{name: "uv", want: "demo==1.0", line: `HOME=/tmp /tools/bin/uv pip install --no-progress --python /usr/bin/python3 --target /tmp/uv --index-url https://me:$TOOLS@tools.example.com/simple demo`},
 		{name: "go", want: "go.example.com/demo v1.0.0", line: `HOME=/tmp; printf 'machine tools.example.com login me password %s' "$TOOLS" > /tmp/.netrc; GOPROXY=` + host + ` GONOSUMDB='*' GONOSUMCHECK=1 GOFLAGS=-mod=mod GOTOOLCHAIN=local /opt/go/bin/go list -m go.example.com/demo@v1.0.0`},
 		{name: "a program in Go", want: "200 welcome", line: `/tools/bin/goget`},
 		{name: "node", want: "200 welcome", line: `LD_LIBRARY_PATH=/tools/lib /tools/bin/node /tools/get.mjs`},
-		{name: "npm", want: "1.2.3", line: `cd /tmp; printf '//tools.example.com/:_authToken=${TOOLS}\nregistry=` + host + `/\n' > .npmrc; LD_LIBRARY_PATH=/tools/lib /tools/bin/node /tools/npm/bin/npm-cli.js view demo version`},
+		{name: "npm", slow: true, want: "1.2.3", line: `cd /tmp; printf '//tools.example.com/:_authToken=${TOOLS}\nregistry=` + host + `/\n' > .npmrc; LD_LIBRARY_PATH=/tools/lib /tools/bin/node /tools/npm/bin/npm-cli.js view demo version`},
 		{name: "cargo", want: "owner-of-demo", line: `cd /tmp; CARGO_HOME=/tmp/cargo CARGO_REGISTRIES_T_INDEX=sparse+` + host + `/ CARGO_REGISTRIES_T_TOKEN=$TOOLS CARGO_REGISTRIES_T_CREDENTIAL_PROVIDER=cargo:token /tools/bin/cargo owner --list demo --registry t`},
-		{name: "java", want: "200 welcome", line: `/tools/java/bin/java -Xshare:auto -XX:TieredStopAtLevel=1 -cp /tools Get`},
+		{name: "java", slow: true, want: "200 welcome", line: `/tools/java/bin/java -Xshare:auto -XX:TieredStopAtLevel=1 -cp /tools Get`},
 	}
 }

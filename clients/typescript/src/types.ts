@@ -1026,6 +1026,7 @@ export interface FileEvent {
 }
 
 export interface FileInfo {
+  attrs?: Record<string, string>;
   gid: number;
   kind: FileKind;
   modTime: string;

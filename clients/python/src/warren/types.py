@@ -1010,6 +1010,7 @@ class FileEvent(TypedDict):
 
 
 class FileInfo(TypedDict):
+    attrs: NotRequired[dict[str, str]]
     gid: int
     kind: FileKind
     modTime: str
