@@ -255,7 +255,7 @@ func listed(rec vm.VM) listedAnswer {
 		Template: rec.Sandbox.Template, Alias: rec.Sandbox.Template, ID: string(rec.ID), Client: clientID, Started: rec.CreatedAt.UTC(), End: rec.Sandbox.EndsAt.UTC(), Version: envdVersion,
 		CPUs: rec.Size.VCPU, Memory: rec.Size.MemoryMiB, Disk: rec.Size.DiskMiB, State: "running", Metadata: rec.Sandbox.Metadata,
 	}
-	if paused(rec) {
+	if paused(rec) || rec.Op == vm.OpSuspend || rec.Op == vm.OpStop { // no request reaches it any more
 		out.State = "paused"
 	}
 	return out

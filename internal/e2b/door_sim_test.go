@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -263,6 +264,20 @@ func TestMalformedFrames(t *testing.T) {
 // TestPages: a list comes in pages, and a token of it continues where the page ended.
 func TestPages(t *testing.T) {
 	s := newSim(t)
+	// A time that Python has read keeps microseconds only, so it is before the sandbox's.
+	born := s.sandbox(vm.Sandbox{Metadata: map[string]string{"born": "now"}})
+	var info struct {
+		Started time.Time `json:"startedAt"`
+	}
+	if _, text := s.do("GET", "/e2b/sandboxes/"+born, "", "X-API-KEY", s.key); json.Unmarshal([]byte(text), &info) != nil {
+		t.Fatalf("the sandbox is described as %s", text)
+	}
+	for at, want := range map[time.Time]bool{info.Started: true, info.Started.Truncate(time.Microsecond): true, info.Started.Add(time.Second): false} {
+		path := "/e2b/v2/sandboxes?metadata=born%3Dnow&startedAfter=" + url.QueryEscape(at.Format(time.RFC3339Nano))
+		if _, text := s.do("GET", path, "", "X-API-KEY", s.key); strings.Contains(text, born) != want {
+			t.Errorf("the sandboxes since %v, one of them of %v, are %s", at, info.Started, text)
+		}
+	}
 	want := map[string]bool{}
 	for range 5 {
 		want[s.sandbox(vm.Sandbox{Metadata: map[string]string{"a": "b"}})] = true

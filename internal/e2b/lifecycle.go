@@ -233,7 +233,7 @@ func matches(v vm.VM, metadata map[string]string, after time.Time, states []stri
 	switch {
 	case states[0] != "" && !slices.Contains(states, state):
 		return false
-	case v.CreatedAt.Truncate(time.Millisecond).Before(after):
+	case v.CreatedAt.Before(after.Truncate(time.Millisecond)): // SDKs give back a time of ours, rounded down
 		return false
 	case template != "" && template != v.Sandbox.Template && template != string(v.Image) && template != v.ImageName:
 		return false
