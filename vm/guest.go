@@ -142,7 +142,8 @@ type FileInfo struct {
 	Target  string    `json:"target,omitempty"` // of a symlink
 	// Attrs are the extended attributes that user programs may set, without "user." before
 	// their names (xattr(7)). Those past 8 KiB of names and values, and
-	// values that are not UTF-8, are left out, and so are all where a file is read.
+	// values that are not UTF-8, are left out. So are all where a file is read, in a list of
+	// a folder of the host, and past 1 MiB in any list.
 	Attrs map[string]string `json:"attrs,omitempty"`
 }
 

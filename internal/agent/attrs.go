@@ -56,6 +56,39 @@ func attrs(path string) map[string]string {
 	return out
 }
 
+// maxListAttrs bounds the names and values in one list of a directory.
+const maxListAttrs = 1 << 20
+
+// fuseMagic is the type of file systems in user space (statfs(2)): folders of the host, where each look
+// at an attribute asks the host.
+const fuseMagic = 0x65735546
+
+// notes reads the attributes of the entries of a directory, as far as there is room.
+type notes struct{ room int }
+
+func newNotes(dir string) *notes {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil || st.Type == fuseMagic {
+		return &notes{}
+	}
+	return &notes{room: maxListAttrs}
+}
+
+// of returns the attributes of an entry; nil when there are none, or no room.
+func (n *notes) of(path string) map[string]string {
+	if n.room <= 0 {
+		return nil
+	}
+	out := attrs(path)
+	for name, value := range out {
+		n.room -= len(name) + len(value)
+	}
+	if n.room < 0 {
+		return nil
+	}
+	return out
+}
+
 // setAttrs sets attributes, each of which is name=value.
 func setAttrs(path string, list []string) error {
 	for _, one := range list {

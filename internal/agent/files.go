@@ -92,9 +92,6 @@ func info(path string, st fs.FileInfo) vm.FileInfo {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		i.UID, i.GID = int(sys.Uid), int(sys.Gid)
 	}
-	if i.Kind == vm.FileRegular || i.Kind == vm.FileDirectory {
-		i.Attrs = attrs(path)
-	}
 	return i
 }
 
@@ -147,6 +144,7 @@ func (a *Agent) stat(w *answer, r *request) error {
 		st, err := look(at)
 		if err == nil {
 			i = u.info(path, at, st)
+			i.Attrs = attrs(at)
 		}
 		return err
 	})
@@ -166,9 +164,12 @@ func (a *Agent) readDir(w *answer, r *request) error {
 		}
 		entries, err := u.readDir(at)
 		entries = u.shown(at, entries)
+		notes := newNotes(at)
 		for _, e := range entries {
 			if st, err := e.Info(); err == nil { // else it was removed in the meantime
-				list = append(list, u.info(filepath.Join(path, e.Name()), filepath.Join(at, e.Name()), st))
+				i := u.info(filepath.Join(path, e.Name()), filepath.Join(at, e.Name()), st)
+				i.Attrs = notes.of(filepath.Join(at, e.Name()))
+				list = append(list, i)
 			}
 		}
 		return err
@@ -211,8 +212,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	if !st.Mode().IsRegular() {
 		return badPath(path, "is not a regular file")
 	}
-	i := u.info(path, path, st)
-	i.Attrs = nil // a header has no room for them
+	i := u.info(path, path, st) // without attributes: a header has no room for them
 	head := "Warren-Info: " + asciiJSON(i) + "\r\n"
 	size := st.Size()
 	if size == 0 || strings.HasPrefix(i.Path, "/proc/") || strings.HasPrefix(i.Path, "/sys/") {

@@ -93,6 +93,7 @@ func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) 
 			st, err := os.Lstat(real)
 			if err == nil {
 				i = info(real, st)
+				i.Attrs = attrs(real)
 			}
 			return err
 		})

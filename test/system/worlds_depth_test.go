@@ -27,7 +27,7 @@ func TestWorldsDeep(t *testing.T) {
 	h.start("app", "counter.py", "curl -sf localhost:3000")
 	// Pages that are written all the time.
 	h.ok("exec", "app", "-d", "--", "python3", "-c", dirtier)
-	for i := range 6 {
+	for i := range 3 {
 		committed := h.number("app", "cat /run/committed")
 		child := fmt.Sprintf("t%d", i)
 		out := h.fork("app", 1, child)
@@ -38,7 +38,7 @@ func TestWorldsDeep(t *testing.T) {
 		h.ok("rm", child)
 	}
 	h.wantDatabase("app", h.number("app", "cat /run/committed"))
-	h.wantClock("app") // six pauses later
+	h.wantClock("app") // three pauses later
 
 	// Three levels, each with a word of its own in memory and on disk.
 	h.sh("app", "pkill -f [d]irtier; pkill -f [w]riter.py; echo")

@@ -84,18 +84,23 @@ func suites() []suite {
 			{name: "build", argv: []string{"make", "-s", "build"}},
 			{name: "lint", argv: []string{"make", "-s", "lint"}},
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
-			gotest("packages", "-p=3", "./..."),
+			// Those that take longest begin first, else the others would be over long before them.
+			gotest("packages", "-p=3", "./internal/warm", "./internal/engine", "./test/contract", "./internal/powercut", "./..."),
 		}},
-		// What a fork, a suspend and a rollback keep is measured in milliseconds, so nothing runs beside it.
-		{name: "forks", budget: 18 * time.Minute, steps: []step{
-			gotest("fork correctness", "-tags=system", "-timeout=16m", "-run="+forks, "./test/system/..."),
-		}},
-		// Two of these at a time, the longest first.
-		{name: "foundation", pairs: true, budget: 25 * time.Minute, steps: []step{
-			waiting(gotest("README", "-tags=system", "-timeout=14m", "-run="+readme, "./test/system/...")),
-			gotest("real VMs", "-tags=system", "-timeout=20m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control+"|"+sdks+"|"+inside, "./test/system/..."),
+		{name: "foundation", budget: 20 * time.Minute, steps: []step{
+			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
+			gotest("real VMs", "-tags=system", "-timeout=14m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes+"|"+objects+"|"+archives+"|"+control+"|"+sdks+"|"+inside, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 		}},
+		{name: "worlds", budget: 20 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=12m", "-run="+worlds, "./test/system/..."),
+			gotest("fork correctness", "-tags=system", "-timeout=14m", "-run="+forks, "./test/system/..."),
+		}},
+		{name: "entering", budget: 12 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=14m", "-run="+entering, "./test/system/..."),
+		}},
+		// Two of these at a time, the longest first. The suites above have tests that run in pairs, and what
+		// they time is too short for four at once.
 		{name: "control", pairs: true, budget: 20 * time.Minute, steps: []step{
 			gotest("networks, secrets, approvals and evidence with real VMs", "-tags=system", "-timeout=20m", "-run="+control, "./test/system/..."),
 		}},
@@ -107,17 +112,11 @@ func suites() []suite {
 		{name: "volumes", pairs: true, budget: 18 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=18m", "-parallel=1", "-run="+volumes, "./test/system/..."),
 		}},
-		{name: "entering", pairs: true, budget: 18 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=18m", "-run="+entering, "./test/system/..."),
-		}},
 		{name: "objects", pairs: true, budget: 15 * time.Minute, steps: []step{
 			gotest("S3 clients", "-tags=system", "-timeout=18m", "-run="+objects, "-skip="+shipping, "./test/system/..."),
 		}},
 		{name: "sdks", pairs: true, budget: 20 * time.Minute, steps: []step{
 			gotest("SDKs, MCP clients and coding agents with real VMs", "-tags=system", "-timeout=20m", "-parallel=1", "-run="+sdks, "./test/system/..."),
-		}},
-		{name: "worlds", pairs: true, budget: 15 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=15m", "-run="+worlds, "./test/system/..."),
 		}},
 		{name: "keeping", pairs: true, budget: 15 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=18m", "-run="+keeping, "./test/system/..."),
