@@ -19,7 +19,7 @@ import (
 )
 
 // TestReceipt: the receipt of a VM has its records and no others; it is checked without
-// the server, by Warren and by a program that was written from the docs; both find every
+// the server, by Warren and by a program that was written from the docs; both find a
 // flipped bit. 003-34, 003-44
 func TestReceipt(t *testing.T) {
 	log, err := audit.Open(t.Context(), t.TempDir(), audit.Options{})
@@ -80,7 +80,7 @@ func TestReceipt(t *testing.T) {
 	if _, err := receipt.Verify(data, other); vm.AsError(err).Code != "RECEIPT_KEY" || vm.AsError(err).Hint == "" {
 		t.Errorf("with another key, the receipt verifies with %v, want RECEIPT_KEY and a hint", err)
 	}
-	for i := 0; i < len(data); i += 7 { // each check takes milliseconds; 7 divides no length of a field
+	for i := 0; i < len(data); i += 7 { // each seventh byte, because a check takes milliseconds
 		data[i] ^= 1
 		if _, err := receipt.Verify(data, r.Key); err == nil {
 			t.Errorf("the bit %d was flipped, and the receipt verifies", i)
