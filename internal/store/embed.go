@@ -155,7 +155,9 @@ func (s *Store) start(ctx context.Context, o Options) error {
 			}
 			c <- out
 		}()
-		out.server, out.err = embed.StartEtcd(s.config(o))
+		if out.err = checkLog(o.Dir); out.err == nil {
+			out.server, out.err = embed.StartEtcd(s.config(o))
+		}
 	}()
 	timer := time.NewTimer(openTimeout)
 	defer timer.Stop()

@@ -6,6 +6,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,6 +108,16 @@ func TestDamage(t *testing.T) {
 		{"log: removed", "member/wal/*.wal", os.Remove, false},
 		{"everything removed", "member", os.RemoveAll, false},
 		{"log: empty", "member/wal/*.wal", func(n string) error { return os.Truncate(n, 0) }, false},
+		{"log: a record's length changed", "member/wal/*.wal", atFrame(func(frames []int64, n int) (int64, []byte) {
+			return frames[n/2] + 1, []byte("garbage garbage garbage")
+		}), false},
+		{"log: a record's length reaches over others", "member/wal/*.wal", atFrame(func(frames []int64, n int) (int64, []byte) {
+			return frames[n/2], binary.LittleEndian.AppendUint64(nil, 2<<20)
+		}), false},
+		{"log: cut before what the database has", "member/wal/*.wal", atFrame(func(frames []int64, n int) (int64, []byte) {
+			return frames[n-4], nil
+		}), false},
+		{"log: a write that a crash tore", "member/wal/*.wal", tearWrite, true},
 		{"log: unwritten tail cut", "member/wal/*.wal", func(n string) error { return os.Truncate(n, 6<<20) }, true},
 		{"database: first pages zero", "member/snap/db", overwrite(0, 8192), false},
 		{"database: cut to a page", "member/snap/db", func(n string) error { return os.Truncate(n, 4096) }, false},
@@ -139,6 +150,12 @@ func TestDamage(t *testing.T) {
 				list, _, lerr := vms(s).list(t.Context())
 				if !c.ok || lerr != nil || len(list) != 1200 {
 					t.Errorf("opened with %d records, %v", len(list), lerr)
+				}
+				if rev, err := vms(s).put(t.Context(), record{ID: "new"}); err != nil || rev == 0 {
+					t.Errorf("a new record: revision %d, %v", rev, err)
+				}
+				if list, _, err := vms(s).list(t.Context()); err != nil || len(list) != 1201 {
+					t.Errorf("with a new record it has %d, %v", len(list), err)
 				}
 				if err := s.Close(); err != nil {
 					t.Error(err)
@@ -176,6 +193,52 @@ func changeRecord(name string) error {
 	}
 	_, err = f.WriteAt([]byte("y"), int64(at))
 	return errors.Join(err, f.Close())
+}
+
+// frames returns where each record of a log begins, and where the last one ends.
+func frames(data []byte) (at []int64) {
+	for i := 0; i+8 <= len(data); {
+		l := binary.LittleEndian.Uint64(data[i:])
+		at = append(at, int64(i))
+		if l == 0 {
+			break
+		}
+		i += 8 + int(l&(1<<56-1)) + int(l>>56&7)
+	}
+	return at
+}
+
+// atFrame returns what writes bytes into a log, or zeros from there to its end, at a place that pick chooses. pick is
+// told where each of n records begins.
+func atFrame(pick func(frames []int64, n int) (int64, []byte)) func(string) error {
+	return func(name string) error {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		all := frames(data)
+		at, text := pick(all, len(all)-1)
+		if text == nil {
+			clear(data[at:])
+		}
+		copy(data[at:], text)
+		return os.WriteFile(name, data, 0o600)
+	}
+}
+
+// tearWrite adds a record to a log of which only the first sector was written. Nobody was told that it is kept.
+func tearWrite(name string) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	all := frames(data)
+	end := all[len(all)-1]
+	binary.LittleEndian.PutUint64(data[end:], 4096)
+	for i := end + 8; i%512 != 0; i++ {
+		data[i] = 'x'
+	}
+	return os.WriteFile(name, data, 0o600)
 }
 
 // TestNoRoom: before the disk is full new records are refused, while changes,

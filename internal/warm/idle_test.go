@@ -38,8 +38,8 @@ func TestIdleCost(t *testing.T) {
 		t.Errorf("QEMU has %d bytes by share", st.PSS)
 	}
 	// 32 of them are to leave a host of two cores 85 % of its time, to which `make
-	// bench` holds them. A busy host makes it more; a guest that ticks, ten times it.
-	if used := st.CPU - before.CPU; used > 3*quiet*15/100*2/32 {
+	// bench` holds them. A busy host makes it up to three times that; a guest that ticks, ten times.
+	if used := st.CPU - before.CPU; used > 5*quiet*15/100*2/32 {
 		t.Errorf("idle it used %v of CPU time", used)
 	}
 }

@@ -21,7 +21,7 @@ import (
 const smallMiB = 2600
 
 // counting continues in memory alone.
-const counting = `n=0; while :; do n=$((n+1)); echo $n >> /run/count; sleep 0.02; done`
+const counting = `n=0; while :; do n=$((n+1)); echo $n >> /run/count; sleep 0.1; done`
 
 // captures are the commands that write the VM down.
 var captures = [][]string{{"fork", "app", "--name", "try"}, {"snapshot", "create", "app"}, {"suspend", "app"}}
@@ -199,7 +199,7 @@ func TestGuestMeetsFullDisk(t *testing.T) {
 	h.ok("up", "--name", "app")
 	h.count("app")
 	h.leave(8) // the guest fills the rest; until then the server has room for its audit record
-	h.ok("exec", "app", "-d", "--", "sh", "-c", "yes 0123456789 | head -c 100000000 > /root/big; sync; md5sum < /root/big > /root/sum; sync")
+	h.ok("exec", "app", "-d", "--", "sh", "-c", "yes 0123456789 | head -c 30000000 > /root/big; sync; md5sum < /root/big > /root/sum; sync")
 	h.eventually("it is paused and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "it resumes when there is room") })
 	for _, verb := range captures {
 		refusedForSpace(t, h.run(verb...))
@@ -211,7 +211,7 @@ func TestGuestMeetsFullDisk(t *testing.T) {
 	h.makeRoom()
 	h.goesOn("there is room", "app")
 	h.eventually("the file is written", func() bool { return h.run("exec", "app", "--", "test", "-s", "/root/sum").code == 0 })
-	if got := h.sh("app", "echo 3 > /proc/sys/vm/drop_caches; md5sum < /root/big | cmp - /root/sum && wc -c < /root/big; dmesg | grep -c 'I/O error' || true"); got != "100000000\n0" {
+	if got := h.sh("app", "echo 3 > /proc/sys/vm/drop_caches; md5sum < /root/big | cmp - /root/sum && wc -c < /root/big; dmesg | grep -c 'I/O error' || true"); got != "30000000\n0" {
 		t.Errorf("the file: %q", got)
 	}
 }

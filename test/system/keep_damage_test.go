@@ -6,6 +6,7 @@
 package system
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
@@ -35,18 +36,14 @@ func (h *host) lastWrite() (path string, end int64) {
 	return path, end
 }
 
-// change writes into a file, or cuts it with no data.
+// change writes into a file.
 func change(t *testing.T, path string, at int64, data []byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data == nil {
-		err = f.Truncate(at)
-	} else {
-		_, err = f.WriteAt(data, at)
-	}
+	_, err = f.WriteAt(data, at)
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +58,18 @@ func TestKeepTornLog(t *testing.T) {
 	h.ok("up", "--name", "app")
 	h.sh("app", "echo kept > /root/f; sync")
 	h.ok("suspend", "app")
-	h.ok("net", "set", "app", "packages") // the last write is one that may be lost
+	h.ok("net", "set", "app", "packages")
 	h.stopServer()
 	log, end := h.lastWrite()
-	change(t, log, end-3, nil) // cut in its midst
+	begin := end + -end&7                                                             // where the next record would begin
+	torn := append(binary.LittleEndian.AppendUint64(nil, 4096), make([]byte, 512)...) // its length was written, and the next sector was not
+	change(t, log, begin, torn)
 	h.serve()
 	if v := h.find("app"); v.State != "suspended" {
 		t.Errorf("after a torn write it is %s", v.State)
+	}
+	if got := h.ok("net", "show", "app"); !strings.Contains(got, "packages") {
+		t.Errorf("after a torn write its network is %s", got)
 	}
 	if got := h.sh("app", "cat /root/f"); got != "kept" {
 		t.Errorf("after a torn write its file says %q", got)

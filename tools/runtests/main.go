@@ -147,7 +147,7 @@ type runner struct {
 	paused                  func() // called when a test calls t.Parallel; may be nil
 	results                 results.Run
 	passed, failed, skipped int
-	failures                []string
+	failures                []string // names, and below each, with spaces before it, what the test said
 	lines                   []string // a suite each: its time and its budget
 	waiting                 []func() // the ends of steps that wait
 }
@@ -190,7 +190,10 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 	}
 	fmt.Fprintln(out)
 	for _, f := range r.failures {
-		fmt.Fprintln(out, "FAIL", f)
+		if !strings.HasPrefix(f, " ") {
+			f = "FAIL " + f
+		}
+		fmt.Fprintln(out, f)
 	}
 	fmt.Fprintln(out, strings.Join(r.lines, "\n"))
 	r.longest(30)
@@ -431,7 +434,24 @@ func (r *runner) ended(s suite, e event, key string, output []string, unended ma
 	case "fail":
 		r.fail(key)
 		fmt.Fprint(r.out, strings.Join(output, ""))
+		r.failures = append(r.failures, said(output)...)
 	}
+}
+
+// said returns the lines of a failed test that a call in a test file printed, shortened: they are repeated at the run's
+// end, because whoever reads a long log may see only that.
+func said(output []string) (lines []string) {
+	const most, width = 6, 300
+	for _, text := range output {
+		text = strings.TrimSpace(text)
+		if len(lines) == most {
+			break
+		}
+		if place, _, found := strings.Cut(text, ": "); found && strings.Contains(place, "_test.go:") {
+			lines = append(lines, "    "+strings.ToValidUTF8(text[:min(width, len(text))], ""))
+		}
+	}
+	return lines
 }
 
 // save stores the results. Results of a tree that was changed while its tests

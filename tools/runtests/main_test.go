@@ -100,6 +100,18 @@ func TestUnended(t *testing.T) {
 	}
 }
 
+// TestSaid: the end of a run repeats what a failed test said, and not what the programs it ran printed.
+func TestSaid(t *testing.T) {
+	r := &runner{out: &bytes.Buffer{}}
+	r.read(suite{name: "s"}, strings.NewReader(`{"Action":"output","Package":"p","Test":"TestX","Output":"=== RUN   TestX\n"}
+{"Action":"output","Package":"p","Test":"TestX","Output":"    x_test.go:7: it says no\n"}
+{"Action":"output","Package":"p","Test":"TestX","Output":"        a line of a log\n"}
+{"Action":"fail","Package":"p","Test":"TestX"}`))
+	if want := []string{"p TestX", "    x_test.go:7: it says no"}; !slices.Equal(r.failures, want) {
+		t.Errorf("repeated: %q, want %q", r.failures, want)
+	}
+}
+
 // The suites that run in pairs are the last.
 func TestPairsLast(t *testing.T) {
 	pairs := false
