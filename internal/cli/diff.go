@@ -55,7 +55,7 @@ was made from, with its state now. A running VM is paused for a moment.`,
 	fs.StringVar(&o.req.From, "from", "", "the older state (default: the last turn, else the state that the VM was made from)")
 	fs.StringVar(&o.req.To, "to", "", "the newer state (default now)")
 	fs.BoolVar(&o.stat, "stat", false, "show no changed lines")
-	fs.BoolVar(&o.patch, "patch", false, "print a patch that `git apply` takes; files with possible secrets are left out")
+	fs.BoolVar(&o.patch, "patch", false, "print a patch that \"git apply\" takes; files with possible secrets are left out")
 	fs.BoolVar(&o.req.All, "all", false, "also list the files that are else only counted: caches, logs, git's own")
 	fs.BoolVar(&noPager, "no-pager", false, "do not use a pager")
 	fs.BoolVar(&o.exit, "exit-code", false, "exit with status 1 if something differs")

@@ -122,7 +122,7 @@ with the VM. It does not wake a VM, does not prevent stop, suspend or rm, and fo
 		ValidArgsFunction: a.completeVMs,
 	}
 	cmd.Flags().StringVar(&o.dur, "for", "1h", "how long: seconds, or a duration such as 90s, 15m, 2h, 3d; at most 7d")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "the reason; `warren idle` shows it")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "the reason; \"warren idle\" shows it")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	cmd.AddCommand(newHoldLs(a), newHoldRelease(a))
 	return cmd

@@ -254,7 +254,7 @@ func newImageRm(a *app) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeImages,
 	}
-	cmd.Flags().BoolVar(&o.force, "force", false, "remove also the image that `warren up` uses by default")
+	cmd.Flags().BoolVar(&o.force, "force", false, "remove also the image that \"warren up\" uses by default")
 	return a.changing(cmd)
 }
 

@@ -110,7 +110,7 @@ func labelList(labels map[string]string) []string {
 
 // labelFlag adds --label to a command that makes VMs.
 func (a *app) labelFlag(cmd *cobra.Command, to *[]string) {
-	cmd.Flags().StringArrayVar(to, "label", nil, "label it: KEY=VALUE, for `warren ls -l`; may repeat")
+	cmd.Flags().StringArrayVar(to, "label", nil, "label it: KEY=VALUE, for \"warren ls -l\"; may repeat")
 	a.completeLabels(cmd, "=")
 }
 

@@ -66,6 +66,18 @@ func TestFlagsMeanOneThing(t *testing.T) {
 	})
 }
 
+// TestPlaceholders: what help prints for a flag's value is one word. The flags package takes it from the first text
+// between back quotes.
+func TestPlaceholders(t *testing.T) {
+	visit(testRoot(), func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if word, _ := pflag.UnquoteUsage(f); strings.Contains(word, " ") {
+				t.Errorf("%s: --%s is shown as --%s %s", c.CommandPath(), f.Name, f.Name, word)
+			}
+		})
+	})
+}
+
 // TestVersionEverywhere: every verb accepts --version, with or without its arguments.
 func TestVersionEverywhere(t *testing.T) {
 	visit(testRoot(), func(c *cobra.Command) {

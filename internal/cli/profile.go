@@ -70,6 +70,6 @@ func profileNames() (names []string) {
 
 // profileFlag adds --profile to a command that makes VMs.
 func (a *app) profileFlag(cmd *cobra.Command, to *string, otherwise string) {
-	cmd.Flags().StringVar(to, "profile", "", "how far the VM is trusted: untrusted, agent, dev (default "+otherwise+"); see `warren profile ls`")
+	cmd.Flags().StringVar(to, "profile", "", "how far the VM is trusted: untrusted, agent, dev (default "+otherwise+"); see \"warren profile ls\"")
 	a.completeFlag(cmd, "profile", profileNames()...)
 }

@@ -48,8 +48,7 @@ type Probe func(ctx context.Context) (accel vm.Accel, tried []string, took time.
 type Options struct {
 	Data   string   // data directory; need not exist
 	Listen []string // addresses that `serve` would listen on; "off" and "" are skipped
-	// Serving says that a server of this data directory runs, so that it is the one
-	// that uses its ports.
+	// Serving says that a Warren server uses the first of these addresses.
 	Serving bool
 	Probe   Probe // nil = not probed, and the report says so
 	// Pool is the state of the warm pool; "" = not reported.
@@ -304,7 +303,7 @@ func (o Options) port(ctx context.Context, addr string) Check {
 	switch {
 	case err == nil:
 	case o.Serving:
-		c.Detail = "in use by the server of this data directory"
+		c.Detail = "in use by a Warren server"
 	default:
 		c.Status, c.Detail = Fail, "cannot be listened on: "+err.Error()
 		c.Fix = "give `warren serve` another address, or end what uses it (ss -ltnp)"

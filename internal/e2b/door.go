@@ -35,12 +35,8 @@ const (
 	headerTraffic = "E2b-Traffic-Access-Token"
 )
 
-// Ports of a sandbox that are not its user's own: the door itself answers the first, and the
-// second is that of the code interpreter.
-const (
-	envdPort        = 49983
-	interpreterPort = 49999
-)
+// envdPort is a port of a sandbox that is not its user's own: the door itself answers there.
+const envdPort = 49983
 
 // Config holds the door's dependencies. Every field but Domain and Pace is required.
 type Config struct {

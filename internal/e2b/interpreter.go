@@ -4,26 +4,25 @@
 package e2b
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
-	_ "embed"
+	"encoding/json"
+	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/interpreter"
 	"github.com/warren-vm/warren/vm"
 )
 
-// interpreterCode is the server of the code interpreter. It needs Python's own library only.
-//
-//go:embed interpreter.py
-var interpreterCode string
-
 const (
-	interpreterPath = "/usr/local/lib/warren-code-interpreter.py"
-	interpreterWait = 55 * time.Second // the SDKs give up after 60 s
+	interpreterWait   = 55 * time.Second // the SDKs give up after 60 s
+	interpreterAnswer = 10 * time.Second
 )
 
 // interpreterState is what the door knows of the code interpreter of a sandbox.
@@ -65,20 +64,62 @@ func (d *Door) interpreter(r *http.Request, rec vm.VM) error {
 	return nil
 }
 
-// startInterpreter starts the server as the sandbox's user, unless it runs, and waits until
-// it listens.
+// startInterpreter waits until the server listens, and tells it the sandbox's environment. It starts the server as the
+// sandbox's user, unless it runs or the image has it as a service.
 func (c *visitor) startInterpreter() error {
+	if conn, err := c.d.Inside.DialPort(c.ctx, c.call, c.ref(), interpreter.Port); err == nil {
+		return errors.Join(conn.Close(), c.tellInterpreter())
+	}
 	list, err := c.d.Inside.Processes(c.ctx, c.call, c.ref())
 	if err != nil {
 		return err
 	}
 	var p vm.Process
-	if i := slices.IndexFunc(list, func(p vm.Process) bool { return p.EndedAt == nil && slices.Contains(p.Argv, interpreterPath) }); i >= 0 {
+	if i := slices.IndexFunc(list, func(p vm.Process) bool { return p.EndedAt == nil && slices.Contains(p.Argv, interpreter.Path) }); i >= 0 {
 		p = list[i] // it may have been too slow for an earlier request
-	} else if p, err = c.interpreterProcess(); err != nil {
+	} else if _, err := c.d.Inside.Stat(c.ctx, c.call, c.ref(), "", interpreter.Unit); err != nil {
+		if p, err = c.interpreterProcess(); err != nil {
+			return err
+		}
+	} // else the service does not listen yet
+	if err := c.awaitInterpreter(p); err != nil {
 		return err
 	}
-	return c.awaitInterpreter(p)
+	return c.tellInterpreter()
+}
+
+// tellInterpreter tells the server the sandbox's environment, which a service of the image and a copy of a sandbox
+// cannot know.
+func (c *visitor) tellInterpreter() error {
+	ctx, stop := context.WithTimeoutCause(c.ctx, interpreterAnswer, vm.Errorf(vm.Timeout, c.ref(), "the code interpreter does not answer within %v", interpreterAnswer))
+	defer stop()
+	body, err := json.Marshal(c.environment(nil))
+	if err != nil {
+		return vm.Errorf(vm.Internal, c.ref(), "the environment: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1/environment", bytes.NewReader(body))
+	if err != nil {
+		return vm.Errorf(vm.Internal, c.ref(), "the request: %w", err)
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return c.d.Inside.DialPort(ctx, c.call, c.ref(), interpreter.Port)
+		},
+	}
+	res, err := transport.RoundTrip(req)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return vm.Errorf(vm.GuestFault, c.ref(), "the code interpreter does not answer: %w", err)
+	}
+	res.Body.Close() // an answer of 204 has none, and another one is not read
+	if res.StatusCode != http.StatusNoContent {
+		return vm.Errorf(vm.Unsupported, c.ref(), "another program than the code interpreter listens on port %d", interpreter.Port).
+			WithHint("let that program listen on another port")
+	}
+	return nil
 }
 
 // interpreterProcess starts the server.
@@ -87,26 +128,28 @@ func (c *visitor) interpreterProcess() (vm.Process, error) {
 	if err != nil {
 		return vm.Process{}, err
 	}
-	if _, err := c.d.Inside.WriteFile(c.ctx, c.call, c.ref(), "", interpreterPath, vm.WriteOptions{Mode: 0o644, Parents: true, Size: int64(len(interpreterCode))}, strings.NewReader(interpreterCode)); err != nil {
+	if _, err := c.d.Inside.WriteFile(c.ctx, c.call, c.ref(), "", interpreter.Path, vm.WriteOptions{Mode: 0o644, Parents: true, Size: int64(len(interpreter.Server))}, strings.NewReader(interpreter.Server)); err != nil {
 		return vm.Process{}, err
 	}
-	argv := []string{"python3", interpreterPath, itoa(interpreterPort)}
-	return c.d.Inside.StartProcess(c.ctx, c.call, c.ref(), vm.ExecSpec{Argv: argv, User: c.linuxName(), Cwd: u.Home, Env: c.environment(nil)})
+	argv := []string{"python3", interpreter.Path, itoa(interpreter.Port)}
+	return c.d.Inside.StartProcess(c.ctx, c.call, c.ref(), vm.ExecSpec{Argv: argv, User: c.linuxName(), Cwd: u.Home})
 }
 
-// awaitInterpreter waits until the server listens.
+// awaitInterpreter waits until the server listens. p is its process; without an ID, it is a service.
 func (c *visitor) awaitInterpreter(p vm.Process) error {
 	ctx, stop := context.WithTimeoutCause(c.ctx, interpreterWait, vm.Errorf(vm.Timeout, c.ref(), "the code interpreter does not listen after %v", interpreterWait))
 	defer stop()
 	for {
-		conn, err := c.d.Inside.DialPort(ctx, c.call, c.ref(), interpreterPort)
+		conn, err := c.d.Inside.DialPort(ctx, c.call, c.ref(), interpreter.Port)
 		if err == nil {
 			return conn.Close()
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if now, err := c.d.Inside.Process(ctx, c.call, c.ref(), p.ID); err == nil && now.ExitCode != nil {
+		if p.ID == "" {
+			// systemd starts it again when it ends
+		} else if now, err := c.d.Inside.Process(ctx, c.call, c.ref(), p.ID); err == nil && now.ExitCode != nil {
 			return vm.Errorf(vm.Unsupported, c.ref(), "the code interpreter ended with status %d", *now.ExitCode).WithHint("it needs python3 in the sandbox's image")
 		}
 		timer := time.NewTimer(100 * time.Millisecond)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warren-vm/warren/internal/interpreter"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -20,7 +21,7 @@ import (
 // everybody who knows its id, unless it was made private.
 func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port uint16) {
 	sb := rec.Sandbox
-	if port == interpreterPort {
+	if port == interpreter.Port {
 		if err := d.interpreter(r, rec); err != nil {
 			d.failFile(w, r, err)
 			return
@@ -64,7 +65,7 @@ func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port
 			if r.Context().Err() != nil {
 				panic(http.ErrAbortHandler)
 			}
-			if port == interpreterPort {
+			if port == interpreter.Port {
 				d.interpreterLost(rec.ID)
 			}
 			out := missing{string(rec.ID), "The sandbox is running but port is not open", http.StatusBadGateway, int(port)}

@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/warren-vm/warren/internal/interpreter"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -45,8 +46,17 @@ func Shipped(name string) (Recipe, error) {
 	if err != nil {
 		return Recipe{}, vm.Errorf(vm.Internal, name, "shipped recipe: %w", err)
 	}
-	return Parse(name+".yaml", data)
+	r, err := Parse(name+".yaml", data)
+	for i := range r.Files {
+		if f := &r.Files[i]; f.Source != "" {
+			f.Content, f.Source = shippedFiles[f.Source], ""
+		}
+	}
+	return r, err
 }
+
+// shippedFiles are the files that shipped recipes name as their sources.
+var shippedFiles = map[string]string{"code-interpreter.py": interpreter.Server}
 
 // FindRecipe returns the shipped recipe with that name. If the argument has a
 // slash or a dot, it loads the recipe from that path.

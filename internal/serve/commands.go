@@ -11,11 +11,12 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/cli"
@@ -145,14 +146,20 @@ func (c commands) pool(ctx context.Context, data string, cfg Config, serving boo
 		p.Size, p.Ready, p.Hits, p.Hits+p.Misses)
 }
 
-// answers reports whether something listens on addr.
+// answers reports whether a Warren server answers on addr.
 func answers(ctx context.Context, addr string) bool {
-	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	ctx, stop := context.WithTimeout(ctx, 2*time.Second)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
 	if err != nil {
 		return false
 	}
-	conn.Close()
-	return true
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	res.Body.Close()
+	return res.Header.Get(api.HeaderVersion) != ""
 }
 
 func (c commands) probe(ctx context.Context, path string) (vm.Accel, []string, time.Duration, error) {

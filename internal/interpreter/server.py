@@ -4,11 +4,14 @@
 """The server of the code interpreter in a sandbox.
 
 It keeps contexts, each a Python process with its own variables, and answers POST /execute with
-lines of JSON while the code runs. Started with --kernel it is such a process.
+lines of JSON while the code runs. POST /environment says what all code finds in os.environ.
+Started with --kernel it is such a process. With --warm, the first context has imported what
+figures and tables need before the server listens.
 """
 import ast
 import asyncio
 import base64
+import importlib
 import inspect
 import io
 import json
@@ -146,7 +149,7 @@ class Kernel:
         self.tell({"type": "number_of_executions", "execution_count": self.count})
 
 
-def kernel(fd):
+def kernel(fd, warm):
     out, lock = os.fdopen(fd, "w", encoding="utf-8"), threading.Lock()
 
     def tell(message):
@@ -156,15 +159,25 @@ def kernel(fd):
 
     os.environ.setdefault("MPLBACKEND", "agg")
     sys.stdout, sys.stderr = Teller(tell, "stdout"), Teller(tell, "stderr")
-    asked, k = sys.stdin, Kernel(tell)
+    asked, k, base = sys.stdin, Kernel(tell), {}
     sys.stdin = open(os.devnull)
     sys.argv = [""]
+    if warm:
+        for name in ("pandas", "matplotlib.pyplot"):
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                pass
+        tell({"type": "warm"})
     while True:
         try:
             line = asked.readline()
             if not line:
                 return
             work = json.loads(line)
+            if work["base"] != base:  # what code has changed itself is kept until the next change
+                base = work["base"]
+                os.environ.update(base)
             k.execute(work["code"], work["env"])
         except KeyboardInterrupt:
             continue
@@ -176,15 +189,15 @@ def kernel(fd):
 
 
 class Context:
-    def __init__(self, cwd):
+    def __init__(self, cwd, *more):
         self.id, self.cwd, self.language = str(uuid.uuid4()), cwd, "python"
         self.lock = threading.Lock()
-        self.begin()
+        self.begin(*more)
 
-    def begin(self):
+    def begin(self, *more):
         read, write = os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), "--kernel", str(write)], pass_fds=[write], cwd=self.cwd,
+            [sys.executable, os.path.abspath(__file__), "--kernel", str(write), *more], pass_fds=[write], cwd=self.cwd,
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
         os.close(write)
         self.messages = os.fdopen(read, encoding="utf-8")
@@ -225,7 +238,7 @@ class Context:
     def converse(self, code, env, send):
         """Hands code to the process, and its messages to the client, until it is done."""
         here = True
-        self.process.stdin.write(json.dumps({"code": code, "env": env}) + "\n")
+        self.process.stdin.write(json.dumps({"code": code, "env": env, "base": dict(environment)}) + "\n")
         self.process.stdin.flush()
         for line in self.messages:
             try:
@@ -243,6 +256,7 @@ class Context:
 
 
 contexts, contexts_lock = {}, threading.Lock()
+environment = {}  # of all code, beside what the server was started with
 
 
 def default():
@@ -311,6 +325,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(400, {"message": f"the body is malformed: {e}"})
         if self.path == "/execute":
             return self.execute(asked)
+        if self.path == "/environment":
+            environment.update({k: str(v) for k, v in asked.items()})
+            return self.answer(204)
         if (asked.get("language") or "python") not in ("python", "python3"):
             return self.answer(400, {"message": "only Python is supported"})
         if self.path == "/contexts":
@@ -355,7 +372,10 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     if sys.argv[1] == "--kernel":
-        kernel(int(sys.argv[2]))
+        kernel(int(sys.argv[2]), "--warm" in sys.argv)
     else:
+        if "--warm" in sys.argv:
+            contexts["default"] = Context(os.getcwd(), "--warm")
+            contexts["default"].messages.readline()
         ThreadingHTTPServer.daemon_threads = True
         ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
