@@ -138,11 +138,17 @@ func (h *host) claudeAgent(t *testing.T) {
 	wantsText(t, out, "root", "claude-box")
 }
 
-// harborFacts are what the environment for Harbor finds true.
-var harborFacts = []string{
-	"a trial of Harbor solves its task", "the variables of the task arrive", "a container image is refused", "a command has variables, a directory, a user and an exit code",
-	"a command ends at its time-out", "a directory keeps modes and links", "a directory comes back", "a file goes in and comes back",
-	"no-network reaches nothing", "an allow-list reaches its hosts only", "forks are apart, with the processes", "a checkpoint brings back files and processes",
+// harborFacts are what the environment for Harbor finds true, by the kind of task.
+var harborFacts = map[string][]string{
+	"machine": {
+		"a trial of Harbor solves its task", "the variables of the task arrive", "a command has variables, a directory, a user and an exit code",
+		"a command ends at its time-out", "a directory keeps modes and links", "a directory comes back", "a file goes in and comes back",
+		"no-network reaches nothing", "an allow-list reaches its hosts only", "forks are apart, with the processes", "a checkpoint brings back files and processes",
+	},
+	"stack": {
+		"commands run in the container main", "a service beside it is reached", "a directory keeps modes and links", "a directory comes back",
+		"a file goes in and comes back", "no-network reaches nothing", "a fork has the containers",
+	},
 }
 
 // TestAgentPagesHarbor: Harbor, unmodified, runs trials in machines, and its environments fork.
@@ -154,12 +160,25 @@ func TestAgentPagesHarbor(t *testing.T) {
 	python, packages := harborPython(t)
 	h := newHost(t)
 	env := []string{"PYTHON=" + python, "PYTHONPATH=" + strings.Join([]string{filepath.Join(dir, "src"), absolute("../../clients/python/src"), packages}, ":"), "LITELLM_LOCAL_MODEL_COST_MAP=True"}
-	out := h.exampleWithin(t, 10*time.Minute, env, python, filepath.Join(dir, "tests/facts.py"))
-	for _, fact := range harborFacts {
-		if !strings.Contains(out, fact+": true\n") {
-			t.Errorf("it is not true that %s\n%s", fact, out)
+	facts := func(t *testing.T, argv ...string) {
+		t.Helper()
+		out := in(h, t).exampleWithin(t, 10*time.Minute, env, append([]string{python, filepath.Join(dir, "tests/facts.py")}, argv...)...)
+		for _, fact := range harborFacts[argv[0]] {
+			if !strings.Contains(out, fact+": true\n") {
+				t.Errorf("it is not true that %s\n%s", fact, out)
+			}
 		}
 	}
+	t.Run("machine", func(t *testing.T) { facts(t, "machine") })
+	t.Run("stack", func(t *testing.T) {
+		h := in(h, t)
+		h.ok("up", "docker", "--name", "made")
+		h.ok("cp", "testdata/docker/shell.sh", "made:/srv/shell.sh")
+		h.runWithin(5*time.Minute, "", nil, "exec", "made", "--", "sh", "-c", "sh /srv/shell.sh | docker import - local/base").wants(t, 0, "")
+		h.ok("snapshot", "create", "made", "--name", "with-base")
+		h.ok("rm", "-q", "made")
+		facts(t, "stack", "with-base")
+	})
 }
 
 // harborPython unpacks a Python of Debian 13, once, and installs Harbor beside it.

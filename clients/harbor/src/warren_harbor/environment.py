@@ -18,9 +18,13 @@ from pydantic import Field
 
 from harbor.environments.base import BaseEnvironment, ExecResult, transfer_tar_filter
 from harbor.environments.capabilities import EnvironmentCapabilities, EnvironmentResourceCapabilities
+from harbor.environments.compose_service_ops import ComposeServiceOpsMixin, ComposeServiceTransport
+from harbor.environments.definition import require_agent_environment_definition
 from harbor.environments.options import EnvironmentOptions
 from harbor.environments.tar_transfer import tar_pack_succeeded
 from harbor.models.task.config import NetworkMode, NetworkPolicy
+
+from .stack import Stack
 
 OWN_IMAGE = "warren:"  # a docker_image that begins so is an image or a snapshot of Warren
 
@@ -30,10 +34,11 @@ class WarrenOptions(EnvironmentOptions):
 
     url: str | None = Field(default=None, description="The server. Default: WARREN_API_URL.")
     api_key: str | None = Field(default=None, description="A key of it. Default: WARREN_API_KEY.")
+    image: str = Field(default="docker", description="An image or a snapshot with Docker, for tasks that have containers.")
 
 
-class WarrenEnvironment(BaseEnvironment):
-    """A machine for each trial, of the image or snapshot that the task names as `warren:NAME`."""
+class WarrenEnvironment(ComposeServiceOpsMixin, BaseEnvironment):
+    """A machine for each trial. A task's containers run in it; a task of `warren:IMAGE` is the machine itself."""
 
     options_model = WarrenOptions
     options: WarrenOptions
@@ -41,7 +46,8 @@ class WarrenEnvironment(BaseEnvironment):
     def __init__(self, **made_with: Any) -> None:
         self._made_with = made_with
         image = made_with["task_env_config"].docker_image or ""
-        self._image = image.removeprefix(OWN_IMAGE) if image.startswith(OWN_IMAGE) else ""
+        self._own_image = image.removeprefix(OWN_IMAGE) if image.startswith(OWN_IMAGE) else ""
+        self._stack = None if self._own_image else Stack(self)
         self._client: warren.AsyncWarren | None = None
         self._machine: warren.AsyncMachine | None = None
         super().__init__(**made_with)
@@ -50,6 +56,11 @@ class WarrenEnvironment(BaseEnvironment):
     @override
     def type() -> str:
         return "warren"
+
+    @property
+    @override
+    def _uses_compose(self) -> bool:
+        return self._stack is not None
 
     @property
     @override
@@ -62,6 +73,7 @@ class WarrenEnvironment(BaseEnvironment):
             network_allowlist_ipv4_addresses=True,
             network_allowlist_ipv4_cidrs=True,
             dynamic_network_policy=True,
+            docker_compose=self._stack is not None,
         )
 
     @classmethod
@@ -71,13 +83,11 @@ class WarrenEnvironment(BaseEnvironment):
 
     @override
     def _validate_definition(self) -> None:
-        if not self._image:
-            raise ValueError(
-                "A task for Warren names an image or a snapshot of the server: docker_image = \"warren:NAME\" in task.toml. "
-                "`warren image build` makes one of a Dockerfile, `warren image import` one of a container image."
-            )
-        if (self.environment_dir / "docker-compose.yaml").exists():
-            raise ValueError("Warren's environment does not run Docker Compose: the task must have no docker-compose.yaml.")
+        require_agent_environment_definition(
+            self.environment_dir,
+            docker_image=self.task_env_config.docker_image,
+            extra_docker_compose_paths=self.extra_docker_compose_paths,
+        )
 
     @property
     def machine(self) -> warren.AsyncMachine:
@@ -93,28 +103,35 @@ class WarrenEnvironment(BaseEnvironment):
         self._client = warren.AsyncWarren(self.options.url, self.options.api_key)
         self._machine = await self._create(self._client)
         try:
-            await self.ensure_dirs(self._mount_targets(writable_only=True))
-            await self._upload_environment_dir_after_start()
+            if self._stack is None:
+                await self.ensure_dirs(self._mount_targets(writable_only=True))
+                await self._upload_environment_dir_after_start()
+            else:
+                await self._stack.start(force_build)
         except BaseException:
             await self.stop(delete=True)
             raise
 
     async def _create(self, client: warren.AsyncWarren) -> warren.AsyncMachine:
+        # Images are pulled and built before the task's policy is applied: see Stack.start.
+        network = "open" if self._stack else words(self.network_policy)
         cpus, memory, storage = self._effective_cpus, self._effective_memory_mb, self._effective_storage_mb
         wanted: dict[str, Any] = {
             "name": re.sub(r"[^a-z0-9-]+", "-", self.session_id.lower()).strip("-")[:40].strip("-"),
-            "network": words(self.network_policy),
+            "network": network,
             "labels": {"harbor": "environment"},
             "vcpus": math.ceil(cpus) if cpus else None,
-            "memory_mib": memory,
+            # Containers have what the task asks for; the engine beside them needs more.
+            "memory_mib": memory + (512 if self._stack else 0) if memory else None,
             "idle_timeout": 0,
         }
+        image = self._own_image or self.options.image
         if storage:
             try:
-                return await client.create(self._image, disk_gib=math.ceil(storage / 1024), **wanted)
+                return await client.create(image, disk_gib=math.ceil(storage / 1024), **wanted)
             except warren.InvalidError:
                 pass  # the image's disk is larger, or the next create tells what is wrong
-        return await client.create(self._image, **wanted)
+        return await client.create(image, **wanted)
 
     @override
     async def stop(self, delete: bool) -> None:
@@ -132,7 +149,7 @@ class WarrenEnvironment(BaseEnvironment):
     # Search over states of a trial.
 
     async def fork(self, count: int = 1) -> list[Self]:
-        """Running copies of this environment, with its files and processes. Stop each when it is done."""
+        """Running copies of this environment, with its files, processes and containers. Stop each when it is done."""
         return [self._copy(m.id, m.name) for m in await self.machine.fork(count)]
 
     def _copy(self, machine: str, name: str) -> Self:
@@ -141,6 +158,8 @@ class WarrenEnvironment(BaseEnvironment):
         other.default_user, other._network_policy = self.default_user, self._network_policy
         other._client = warren.AsyncWarren(self.options.url, self.options.api_key)
         other._machine = warren.AsyncMachine(other._client, machine, name)
+        if self._stack is not None and other._stack is not None:
+            other._stack.adopt(self._stack)
         return other
 
     async def checkpoint(self, name: str | None = None) -> str:
@@ -148,7 +167,7 @@ class WarrenEnvironment(BaseEnvironment):
         return await self.machine.snapshot(name)
 
     async def restore(self, checkpoint: str) -> None:
-        """Brings this environment back to a checkpoint of it: files and processes."""
+        """Brings this environment back to a checkpoint of it: files, processes and containers."""
         await self.machine.rollback(checkpoint)
 
     # Commands.
@@ -163,6 +182,8 @@ class WarrenEnvironment(BaseEnvironment):
         user: str | int | None = None,
     ) -> ExecResult:
         user, env, cwd = self._resolve_user(user), self._merge_env(env), cwd or self.task_env_config.workdir
+        if self._stack is not None:
+            return await self._stack.exec(command, cwd=cwd, env=env, timeout_sec=timeout_sec, user=user)
         return await self.run(["bash", "-c", command], cwd=cwd, env=env, timeout_sec=timeout_sec, user=user)
 
     async def run(
@@ -173,7 +194,7 @@ class WarrenEnvironment(BaseEnvironment):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Runs a command as it is."""
+        """Runs a command in the machine itself, beside the containers."""
         tell = self._output_callback()
         kept: dict[str, list[str]] = {"stdout": [], "stderr": []}
         stream = await self.machine.stream(command, cwd=cwd, env=env, timeout=timeout_sec, user=None if user is None else str(user))
@@ -197,19 +218,31 @@ class WarrenEnvironment(BaseEnvironment):
 
     @override
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        await self.put_file(source_path, target_path)
+        if self._stack is not None:
+            await self._stack.upload_file(source_path, target_path)
+        else:
+            await self.put_file(source_path, target_path)
 
     @override
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        await self.put_dir(source_dir, target_dir)
+        if self._stack is not None:
+            await self._stack.upload_dir(source_dir, target_dir)
+        else:
+            await self.put_dir(source_dir, target_dir)
 
     @override
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        await self.get_file(source_path, target_path)
+        if self._stack is not None:
+            await self._stack.download_file(source_path, target_path)
+        else:
+            await self.get_file(source_path, target_path)
 
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        await self.get_dir(source_dir, target_dir)
+        if self._stack is not None:
+            await self._stack.download_dir(source_dir, target_dir)
+        else:
+            await self.get_dir(source_dir, target_dir)
 
     async def put_file(self, source: Path | str, target: str) -> None:
         """Writes a file of the machine."""
@@ -244,7 +277,7 @@ class WarrenEnvironment(BaseEnvironment):
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
             archive.extractall(target, filter=transfer_tar_filter)
 
-    # The network.
+    # The network, and the services of Compose.
 
     @override
     async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
@@ -255,6 +288,12 @@ class WarrenEnvironment(BaseEnvironment):
         if self._client is None:
             raise RuntimeError("the environment is not started")
         await self._client.call("setNetwork", path={"vm": self.machine.id}, body={"network": network})
+
+    @override
+    def _compose_service_transport(self, service: str | None) -> ComposeServiceTransport:
+        if self._stack is None:
+            raise self._compose_unsupported(service)
+        return self._stack
 
 
 def words(policy: NetworkPolicy) -> str:
