@@ -24,29 +24,32 @@ import (
 // others beside its own.
 func (s *shown) browser() context.Context {
 	s.t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		s.t.Fatal("no Chromium: run deploy/install-deps.sh --tests")
-	}
 	block, _ := pem.Decode([]byte(s.ok("ca", "print")))
 	ca, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	key := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
-	o := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.UserDataDir(s.t.TempDir()),
-		chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(key[:])),
-	)
+	return startChromium(s.t, chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(key[:])))
+}
+
+// startChromium starts a browser that ends with the test.
+func startChromium(t testing.TB, options ...chromedp.ExecAllocatorOption) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("no Chromium: run deploy/install-deps.sh --tests")
+	}
+	o := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()))
 	if os.Geteuid() == 0 {
 		o = append(o, chromedp.NoSandbox)
 	}
 	ctx, end := context.WithTimeout(context.Background(), 2*time.Minute)
-	s.t.Cleanup(end)
-	ctx, end = chromedp.NewExecAllocator(ctx, o...)
-	s.t.Cleanup(end)
+	t.Cleanup(end)
+	ctx, end = chromedp.NewExecAllocator(ctx, append(o, options...)...)
+	t.Cleanup(end)
 	ctx, end = chromedp.NewContext(ctx)
-	s.t.Cleanup(end) // waits until it has ended
+	t.Cleanup(end) // waits until it has ended
 	return ctx
 }
 
