@@ -120,6 +120,7 @@ func TestDamage(t *testing.T) {
 		{"log: a write that a crash tore", "member/wal/*.wal", tearWrite, true},
 		{"log: unwritten tail cut", "member/wal/*.wal", func(n string) error { return os.Truncate(n, 6<<20) }, true},
 		{"database: first pages zero", "member/snap/db", overwrite(0, 8192), false},
+		{"database: cut to a few pages", "member/snap/db", func(n string) error { return os.Truncate(n, 5*4096) }, false},
 		{"database: cut to a page", "member/snap/db", func(n string) error { return os.Truncate(n, 4096) }, false},
 		{"database: empty", "member/snap/db", func(n string) error { return os.Truncate(n, 0) }, false},
 		{"database: removed", "member/snap/db", os.Remove, false},
