@@ -22,7 +22,7 @@ import (
 
 const (
 	interpreterWait   = 55 * time.Second // the SDKs give up after 60 s
-	interpreterAnswer = 10 * time.Second
+	interpreterAnswer = 30 * time.Second
 )
 
 // interpreterState is what the door knows of the code interpreter of a sandbox.

@@ -31,6 +31,7 @@ const (
 	maxAllUploads  = 8 << 30 // of the server
 	uploadFileKept = time.Hour
 	maxUploadFiles = 1000 // of the server
+	uploadStall    = time.Minute
 )
 
 // fileHash is how SDKs name an archive: the SHA-256 of the files, not of the archive.
@@ -162,6 +163,25 @@ func (s *uploadStore) put(k fileKey, r io.Reader, size int64) error {
 	return nil
 }
 
+// stalling reads a request's body, and fails with kind Timeout when nothing comes for that long. Until then a client
+// that sends nothing would hold the room of its upload.
+type stalling struct {
+	connection *http.ResponseController
+	body       io.Reader
+	most       time.Duration
+}
+
+func (s stalling) Read(p []byte) (int, error) {
+	if err := s.connection.SetReadDeadline(time.Now().Add(s.most)); err != nil && !errors.Is(err, errors.ErrUnsupported) { // a request that is no connection's cannot stall
+		return 0, vm.Errorf(vm.Internal, "body", "the connection has no deadline: %w", err)
+	}
+	n, err := s.body.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = vm.Errorf(vm.Timeout, "body", "nothing of the upload came for %v", s.most).WithHint("send it again")
+	}
+	return n, err
+}
+
 // open opens an archive.
 func (s *uploadStore) open(k fileKey) (*os.File, error) {
 	f, err := os.Open(s.path(k))
@@ -246,7 +266,7 @@ func (d *Door) putFiles(w http.ResponseWriter, r *http.Request) {
 	case size > maxUpload:
 		err = vm.Errorf(vm.Limit, "body", "the files of one COPY have at most %d MiB, as they are sent", maxUpload>>20).WithHint("name what is not needed in .dockerignore")
 	default:
-		err = d.files.put(k, r.Body, size)
+		err = d.files.put(k, stalling{http.NewResponseController(w), r.Body, uploadStall}, size)
 	}
 	if err != nil {
 		d.fail(w, r, err)
