@@ -9,7 +9,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -77,10 +76,12 @@ func (c *visitor) startInterpreter() error {
 	var p vm.Process
 	if i := slices.IndexFunc(list, func(p vm.Process) bool { return p.EndedAt == nil && slices.Contains(p.Argv, interpreter.Path) }); i >= 0 {
 		p = list[i] // it may have been too slow for an earlier request
-	} else if _, err := c.d.Inside.Stat(c.ctx, c.call, c.ref(), "", interpreter.Unit); err != nil {
+	} else if _, err := c.d.Inside.Stat(c.ctx, c.call, c.ref(), "", interpreter.Unit); errors.Is(err, vm.NotFound) {
 		if p, err = c.interpreterProcess(); err != nil {
 			return err
 		}
+	} else if err != nil {
+		return err
 	} // else the service does not listen yet
 	if err := c.awaitInterpreter(p); err != nil {
 		return err
@@ -101,12 +102,8 @@ func (c *visitor) tellInterpreter() error {
 	if err != nil {
 		return vm.Errorf(vm.Internal, c.ref(), "the request: %w", err)
 	}
-	transport := &http.Transport{
-		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return c.d.Inside.DialPort(ctx, c.call, c.ref(), interpreter.Port)
-		},
-	}
+	transport := c.d.portTransport(c.call, c.ref(), interpreter.Port)
+	transport.MaxResponseHeaderBytes = 64 << 10
 	res, err := transport.RoundTrip(req)
 	switch {
 	case ctx.Err() != nil:
@@ -115,11 +112,13 @@ func (c *visitor) tellInterpreter() error {
 		return vm.Errorf(vm.GuestFault, c.ref(), "the code interpreter does not answer: %w", err)
 	}
 	res.Body.Close() // an answer of 204 has none, and another one is not read
-	if res.StatusCode != http.StatusNoContent {
+	switch res.StatusCode {
+	case http.StatusNoContent, http.StatusNotFound: // a server that an earlier Warren started has its environment, and not this route
+		return nil
+	default:
 		return vm.Errorf(vm.Unsupported, c.ref(), "another program than the code interpreter listens on port %d", interpreter.Port).
 			WithHint("let that program listen on another port")
 	}
-	return nil
 }
 
 // interpreterProcess starts the server.

@@ -52,13 +52,7 @@ func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port
 				p.Out.Header.Del(h)
 			}
 		},
-		Transport: &http.Transport{
-			DisableKeepAlives: true, DisableCompression: true,
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return d.Inside.DialPort(ctx, call, string(rec.ID), port)
-			},
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the server is the guest's own, reached by the host's link
-		},
+		Transport:     d.portTransport(call, string(rec.ID), port),
 		FlushInterval: -1,
 		ErrorLog:      nil,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -83,4 +77,15 @@ func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port
 	w.Header().Del("Access-Control-Expose-Headers")
 	w.Header().Del("Cache-Control")
 	proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// portTransport sends requests to a port in the guest, each over a connection of its own.
+func (d *Door) portTransport(call *vm.Call, ref string, port uint16) *http.Transport {
+	return &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return d.Inside.DialPort(ctx, call, ref, port)
+		},
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the server is the guest's own, reached by the host's link
+	}
 }

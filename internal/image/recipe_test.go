@@ -5,12 +5,14 @@ package image
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/warren-vm/warren/internal/interpreter"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -342,5 +344,19 @@ func TestMemory(t *testing.T) {
 		if err != nil || r.Memory != want {
 			t.Errorf("%q: %d MiB (%v), want %d", text, r.Memory, err, want)
 		}
+	}
+}
+
+// TestShippedInterpreter: the image for E2B's code interpreter has the program as the service that the door looks for.
+func TestShippedInterpreter(t *testing.T) {
+	r, err := Shipped("python-interpreter")
+	if err != nil || len(r.Services) != 1 {
+		t.Fatalf("%d services, %v", len(r.Services), err)
+	}
+	if s := r.Services[0]; "/etc/systemd/system/"+s.Name != interpreter.Unit || !strings.Contains(s.Unit, fmt.Sprintf("python3 %s %d --warm\n", interpreter.Path, interpreter.Port)) {
+		t.Errorf("its service %s is %s", s.Name, s.Unit)
+	}
+	if i := slices.IndexFunc(r.Files, func(f RecipeEntry) bool { return f.Path == interpreter.Path }); i < 0 || r.Files[i].Content != interpreter.Server {
+		t.Errorf("it has not the program as %s", interpreter.Path)
 	}
 }

@@ -48,9 +48,15 @@ func Shipped(name string) (Recipe, error) {
 	}
 	r, err := Parse(name+".yaml", data)
 	for i := range r.Files {
-		if f := &r.Files[i]; f.Source != "" {
-			f.Content, f.Source = shippedFiles[f.Source], ""
+		f := &r.Files[i]
+		if f.Source == "" {
+			continue
 		}
+		content, ok := shippedFiles[f.Source]
+		if !ok {
+			return Recipe{}, vm.Errorf(vm.Internal, name, "shipped recipe: no file %s", f.Source)
+		}
+		f.Content, f.Source = content, ""
 	}
 	return r, err
 }

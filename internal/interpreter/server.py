@@ -376,6 +376,7 @@ if __name__ == "__main__":
     else:
         if "--warm" in sys.argv:
             contexts["default"] = Context(os.getcwd(), "--warm")
-            contexts["default"].messages.readline()
+            while (line := contexts["default"].messages.readline()) and json.loads(line)["type"] != "warm":
+                pass  # what the imports print belongs to no code
         ThreadingHTTPServer.daemon_threads = True
         ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
