@@ -37,9 +37,11 @@ type codingAgent struct {
 var codingAgents = map[string]codingAgent{
 	"claude": {argv: []string{"claude"}, providers: []provider{anthropic}, env: []string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "IS_SANDBOX=1"}},
 	// Codex takes the key from its own file only: what stands there is the placeholder.
-	"codex":    {argv: []string{"codex"}, providers: []provider{openai}, prepare: `printenv OPENAI_API_KEY | codex login --with-api-key`},
-	"gemini":   {argv: []string{"gemini"}, providers: []provider{google}},
-	"opencode": {argv: []string{"opencode"}, providers: []provider{anthropic, openai, google}},
+	"codex": {argv: []string{"codex"}, providers: []provider{openai}, prepare: `printenv OPENAI_API_KEY | codex login --with-api-key`},
+	// Without it, Gemini CLI refuses a directory for which nobody has answered its question.
+	"gemini": {argv: []string{"gemini"}, providers: []provider{google}, env: []string{"GEMINI_CLI_TRUST_WORKSPACE=true"}},
+	// It has a list of models of its own, and asks a host that is not open for another one.
+	"opencode": {argv: []string{"opencode"}, providers: []provider{anthropic, openai, google}, env: []string{"OPENCODE_DISABLE_MODELS_FETCH=1"}},
 }
 
 // agentNames are the names of the agents, in order.

@@ -9,6 +9,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -165,4 +166,19 @@ func (d *Door) interpreterLost(id vm.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.kernels, id)
+}
+
+// interpreterBody is an answer of the code interpreter. One that breaks off means that the server has ended, or is about to:
+// systemd may start another one at once, which must be told the environment.
+type interpreterBody struct {
+	io.ReadCloser
+	lost func()
+}
+
+func (b *interpreterBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.lost()
+	}
+	return n, err //nolint:wrapcheck // a reader's error is its own
 }

@@ -69,6 +69,12 @@ func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port
 			send(w, http.StatusBadGateway, out)
 		},
 	}
+	if port == interpreter.Port {
+		proxy.ModifyResponse = func(res *http.Response) error {
+			res.Body = &interpreterBody{res.Body, func() { d.interpreterLost(rec.ID) }}
+			return nil
+		}
+	}
 	ctx, cancel := d.connected(r)
 	defer cancel()
 	w.Header().Del("Access-Control-Allow-Origin") // the guest's server decides

@@ -6,10 +6,7 @@
 package system
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,82 +147,57 @@ func undone(t *testing.T, h *host, end agentEnd, dir string, call []string) {
 	h.run("agent", "--cmd", "./agent.sh", other, "--name", end.VM).wants(t, 125, "was not made for")
 }
 
-// modelThatWorks is a stand-in of Anthropic's API: its model runs one command, then says so.
-type modelThatWorks struct {
-	t     *testing.T
-	key   string
-	tools atomic.Int32 // how often it asked for the command
+// knownAgent is an agent that `warren agent` knows, and how the model of its provider makes it work.
+type knownAgent struct {
+	name, provider string
+	host           string // of the provider
+	call           modelCall
+	words          []string // that the user gives it
 }
 
-func (m *modelThatWorks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if got := r.Header.Get("X-Api-Key"); got != m.key {
-		m.t.Errorf("%s %s came with the key %q, want the value that the guest does not hold", r.Method, r.URL.Path, got)
+func knownAgents() []knownAgent {
+	const command = "echo made by the model > app.txt"
+	shell := map[string]any{"command": command, "description": "write"}
+	return []knownAgent{
+		{"claude", "anthropic", "api.anthropic.com", modelCall{"Bash", shell}, []string{"-p", "do it", "--dangerously-skip-permissions"}},
+		{"codex", "openai", "api.openai.com", modelCall{"exec_command", map[string]any{"cmd": command}}, []string{"exec", "--model", "gpt-5", "--dangerously-bypass-approvals-and-sandbox", "do it"}},
+		{"gemini", "google", "generativelanguage.googleapis.com", modelCall{"run_shell_command", shell}, []string{"-p", "do it", "--yolo"}},
+		{"opencode", "anthropic", "api.anthropic.com", modelCall{"bash", shell}, []string{"run", "do it"}},
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, 8<<20))
-	if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/messages" {
-		w.WriteHeader(http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	if !bytes.Contains(body, []byte(`"name":"Bash"`)) || bytes.Contains(body, []byte(`"tool_result"`)) {
-		anthropicAnswer(w, r, "claude")
-		return
-	}
-	m.tools.Add(1)
-	sendEvent(w, "message_start", `"message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":3,"output_tokens":1}}`)
-	sendEvent(w, "content_block_start", `"index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"Bash","input":{}}`)
-	sendEvent(w, "content_block_delta", `"index":0,"delta":{"type":"input_json_delta","partial_json":"{\"command\":\"echo made by the model > app.txt\",\"description\":\"write\"}"}`)
-	sendEvent(w, "content_block_stop", `"index":0`)
-	sendEvent(w, "message_delta", `"delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":3,"output_tokens":1}`)
-	_, _ = io.WriteString(w, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
 }
 
-// TestAgentClaude: Claude Code, as the image agents has it, works on a clone of this computer, with
-// a stand-in of its provider, to a commit. `make soak` runs it.
-func TestAgentClaude(t *testing.T) {
+// TestAgentKnown: each agent that `warren agent` knows, as the image agents has it, works on a clone of this computer,
+// with a stand-in of its provider, to a reviewed commit. `make soak` runs it.
+func TestAgentKnown(t *testing.T) {
 	if os.Getenv("WARREN_SOAK") == "" {
-		t.Skip("WARREN_SOAK is not set: an emulated guest takes minutes for Claude Code; `make soak` runs it")
+		t.Skip("WARREN_SOAK is not set: an emulated guest takes minutes for each agent; `make soak` runs it")
 	}
-	const key = "sk-ant-THE-VALUE-no-guest-ever-holds-4711"
-	model := &modelThatWorks{t: t, key: key}
-	w := newNetWorld(t)
-	w.handle("api.anthropic.com", model)
-	w.name("api.anthropic.com")
-	h := w.host()
-	dir, _ := cleanClone(t)
-	t.Setenv("ANTHROPIC_API_KEY", key)
-	r := h.runWithin(10*time.Minute, "", nil, "agent", "claude", dir, "--json", "--", "-p", "do it", "--dangerously-skip-permissions")
-	t.Logf("it took %v", r.took)
-	r.wants(t, 0, "")
-	if !strings.Contains(r.stdout, modelSays) || model.tools.Load() == 0 {
-		t.Errorf("the model was asked %d times for its command, and the agent said %v", model.tools.Load(), r)
-	}
-	if got := h.sh("claude-shop", "cat /work/claude-shop/app.txt; env"); !strings.HasPrefix(got, "made by the model") || strings.Contains(got, key) {
-		t.Errorf("the file and the environment are %q, want the work of the model, and no key", got)
-	}
-	h.ok("commit", "claude-shop", "/work/claude-shop", "--repo", "claude-shop", "--base-branch", "main", "-m", "Reviewed", "--yes")
-	if log := h.ok("repo", "log", "claude-shop", "agent/claude-shop/main"); !strings.Contains(log, "Reviewed") {
-		t.Errorf("the repository has no reviewed commit: %s", log)
+	for _, a := range knownAgents() {
+		t.Run(a.name, a.works)
 	}
 }
 
-// TestAgentCodex: Codex takes the placeholder as its login, and reaches its provider with it.
-// `make soak` runs it.
-func TestAgentCodex(t *testing.T) {
-	if os.Getenv("WARREN_SOAK") == "" {
-		t.Skip("WARREN_SOAK is not set: an emulated guest takes minutes for Codex; `make soak` runs it")
-	}
-	model := modelAPIs()[1]
-	model.t, model.host = t, "api.openai.com"
+func (a knownAgent) works(t *testing.T) {
+	model := modelAPIs()[a.provider]
+	model.t, model.host, model.call, model.asked = t, a.host, &a.call, new(atomic.Int32)
 	w := newNetWorld(t)
 	w.handle(model.host, model)
 	w.name(model.host)
 	h := w.host()
 	dir, _ := cleanClone(t)
 	t.Setenv(model.secret, model.value)
-	r := h.runWithin(10*time.Minute, "", nil, "agent", "codex", dir, "--json", "--", "exec", "say hi")
+	r := h.runWithin(10*time.Minute, "", nil, append([]string{"agent", a.name, dir, "--json", "--"}, a.words...)...)
 	t.Logf("it took %v", r.took)
-	if !strings.Contains(r.stdout, modelSays) || strings.Contains(r.stdout, model.value) {
-		t.Errorf("Codex said %v, want the greeting of the model, and no key", r)
+	r.wants(t, 0, "")
+	if !strings.Contains(r.stdout, modelSays) || model.asked.Load() == 0 {
+		t.Errorf("the model was asked %d times for its command, and the agent said %v", model.asked.Load(), r)
+	}
+	name := a.name + "-shop"
+	if got := h.sh(name, "cat /work/"+name+"/app.txt; env"); !strings.HasPrefix(got, "made by the model") || strings.Contains(got, model.value) {
+		t.Errorf("the file and the environment are %q, want the work of the model, and no key", got)
+	}
+	h.ok("commit", name, "/work/"+name, "--repo", name, "--base-branch", "main", "-m", "Reviewed", "--yes")
+	if log := h.ok("repo", "log", name, "agent/"+name+"/main"); !strings.Contains(log, "Reviewed") {
+		t.Errorf("the repository has no reviewed commit: %s", log)
 	}
 }

@@ -194,6 +194,7 @@ func TestE2BCode(t *testing.T) {
 	h.rows(t, []string{
 		"code has a result, output and a memory", "an exception is told", "a result has the formats of its value", "variables, shell lines and await work",
 		"contexts are apart, restart and end", "code that runs too long is interrupted", "the port wants a token",
+		"a server that ended is started again, and told the variables",
 	}, h.env, "node", "code.mjs")
 }
 
@@ -209,7 +210,8 @@ func TestE2BCharts(t *testing.T) {
 	h := &sandboxHost{host: o, dir: must(t, "the directory of the drivers", absolute("../contract/e2b"), nil)}
 	h.env = h.sandboxVariables(t)
 	h.install(t)
-	h.rows(t, []string{"a sandbox is created", "the interpreter is a service", "the first code needs no start", "a figure is a picture", "a table is HTML", "the sandbox is killed"}, h.env, "node", "charts.mjs")
+	h.rows(t, []string{"a sandbox is created", "the interpreter is a service", "the first code needs no start", "a figure is a picture", "a table is HTML",
+		"a server that ended is started again, and told the variables", "the sandbox is killed"}, h.env, "node", "charts.mjs")
 }
 
 // TestE2BTimeouts: a sandbox ends or pauses at its time-out, also if the server was killed and

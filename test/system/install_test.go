@@ -29,7 +29,7 @@ pivot_root . old
 exec chroot . /bin/sh -ec '
 umount -l /old
 begun=$(date +%s)
-{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy ./warren.deb; } >apt.log 2>&1 || { tail -n 30 apt.log; exit 1; }
+{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy ./warren.deb $1; } >apt.log 2>&1 || { tail -n 30 apt.log; exit 1; }
 echo "installed after $(($(date +%s) - begun)) s"
 useradd --create-home --shell /bin/bash ann
 for tool in go gcc make; do
@@ -40,7 +40,7 @@ su - ann -c "warren exec first -- uname -sn"
 echo "first exec after $(($(date +%s) - begun)) s"
 su - ann -c "warren fork first --name copy && warren exec copy-1 -- uname -sn"
 su - ann -c "warren doctor" | head -n 3
-'`
+' sh "$2"`
 
 // TestInstall installs the package on bare Debian 12 and 13, each a directory that mmdebstrap fills and that the
 // host's kernel runs. A user who is not root makes a machine there, without a compiler.
@@ -61,12 +61,15 @@ func TestInstall(t *testing.T) {
 	if err != nil || len(debs) != 1 {
 		t.Fatalf("the packages are %q: %v", debs, err)
 	}
-	for _, suite := range []string{"bookworm", "trixie"} {
-		t.Run(suite, func(t *testing.T) { installOn(t, suite, debs[0]) })
+	// What docs/install.md says for a host without a desktop.
+	few := "--no-install-recommends ca-certificates dbus-user-session"
+	for _, c := range []struct{ suite, more string }{{"bookworm", ""}, {"bookworm", few}, {"trixie", ""}} {
+		t.Run(c.suite+" "+c.more, func(t *testing.T) { installOn(t, c.suite, debs[0], c.more) })
 	}
 }
 
-func installOn(t *testing.T, suite, deb string) {
+// installOn installs a package on a suite of Debian. more are further words for apt.
+func installOn(t *testing.T, suite, deb, more string) {
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer stop()
 	root := filepath.Join(t.TempDir(), "debian")
@@ -81,7 +84,7 @@ func installOn(t *testing.T, suite, deb string) {
 	if err := os.WriteFile(filepath.Join(root, "etc/hosts"), []byte("127.0.0.1 localhost\n::1 localhost\n"), 0o644); err != nil { // as Debian's installer does
 		t.Fatal(err)
 	}
-	text, err := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", installed, "sh", root).CombinedOutput()
+	text, err := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", installed, "sh", root, more).CombinedOutput()
 	t.Logf("%s", text)
 	if err != nil {
 		t.Fatalf("on %s: %v", suite, err)

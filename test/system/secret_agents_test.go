@@ -6,6 +6,7 @@
 package system
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -24,18 +28,34 @@ type modelAPI struct {
 	before string // the word before the value in it, such as "Bearer "
 	secret string // the name of the secret, which is that of the variable, too
 	value  string
-	answer func(w io.Writer, r *http.Request, model string) bool // false = there is no such address
+	answer func(w http.ResponseWriter, r *http.Request, call *modelCall) bool // false = there is no such address
+	call   *modelCall                                                         // what the model asks the agent to do before it greets; nil = nothing
+	asked  *atomic.Int32                                                      // how often it asked for call; nil without call
 }
 
 // modelSays is what every model answers.
 const modelSays = "the model greets you"
 
 // modelAPIs are the services of the agents that npm ships. All of them answer modelSays.
-func modelAPIs() []modelAPI {
-	return []modelAPI{
-		{host: "anthropic.example.com", header: "X-Api-Key", secret: "ANTHROPIC_API_KEY", value: "sk-ant-THE-VALUE-no-guest-ever-holds-4711", answer: anthropicAnswer},
-		{host: "openai.example.com", header: "Authorization", before: "Bearer ", secret: "OPENAI_API_KEY", value: "sk-proj-THE-VALUE-no-guest-ever-holds-4711", answer: openaiAnswer},
+func modelAPIs() map[string]modelAPI {
+	return map[string]modelAPI{
+		"anthropic": {host: "anthropic.example.com", header: "X-Api-Key", secret: "ANTHROPIC_API_KEY", value: "sk-ant-THE-VALUE-no-guest-ever-holds-4711", answer: anthropicAnswer},
+		"openai":    {host: "openai.example.com", header: "Authorization", before: "Bearer ", secret: "OPENAI_API_KEY", value: "sk-proj-THE-VALUE-no-guest-ever-holds-4711", answer: openaiAnswer},
+		"google":    {host: "google.example.com", header: "X-Goog-Api-Key", secret: "GEMINI_API_KEY", value: "AIza-THE-VALUE-no-guest-ever-holds-4711", answer: googleAnswer},
 	}
+}
+
+// modelConversation is what the stand-in reads of a request: the tools that the agent offers, and what was said.
+type modelConversation struct {
+	Tools, Messages, Input, Contents json.RawMessage
+}
+
+// answered reports whether a tool has answered, in the words of any of the services.
+func (c modelConversation) answered() bool {
+	said := slices.Concat(c.Messages, c.Input, c.Contents)
+	return slices.ContainsFunc([]string{"tool_result", "function_call_output", "functionResponse"}, func(word string) bool {
+		return bytes.Contains(said, []byte(`"`+word+`"`))
+	})
 }
 
 func (m modelAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,8 +64,8 @@ func (m modelAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	var asked struct{ Model string }
-	body, err := io.ReadAll(r.Body)
+	var asked modelConversation
+	body, err := io.ReadAll(io.LimitReader(r.Body, 16<<20))
 	if err == nil && len(body) > 0 {
 		err = json.Unmarshal(body, &asked)
 	}
@@ -53,8 +73,12 @@ func (m modelAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	if !m.answer(w, r, asked.Model) {
+	var call *modelCall
+	if m.call != nil && !asked.answered() && bytes.Contains(asked.Tools, []byte(`"name":"`+m.call.tool+`"`)) {
+		call = m.call
+		m.asked.Add(1)
+	}
+	if r.Method != http.MethodPost || !m.answer(w, r, call) {
 		w.WriteHeader(http.StatusNotFound)
 	}
 }
@@ -65,37 +89,62 @@ func sendEvent(w io.Writer, kind, rest string) {
 }
 
 // anthropicAnswer is of the Messages API.
-func anthropicAnswer(w io.Writer, r *http.Request, model string) bool {
-	if r.Method != http.MethodPost || r.URL.Path != "/v1/messages" {
+func anthropicAnswer(w http.ResponseWriter, r *http.Request, call *modelCall) bool {
+	if r.URL.Path != "/v1/messages" {
 		return false
 	}
-	const usage = `"usage":{"input_tokens":3,"output_tokens":1}`
-	sendEvent(w, "message_start", fmt.Sprintf(`"message":{"id":"msg_1","type":"message","role":"assistant","model":%q,"content":[],"stop_reason":null,"stop_sequence":null,%s}`, model, usage))
-	sendEvent(w, "content_block_start", `"index":0,"content_block":{"type":"text","text":""}`)
-	sendEvent(w, "content_block_delta", `"index":0,"delta":{"type":"text_delta","text":"`+modelSays+`"}`)
-	sendEvent(w, "content_block_stop", `"index":0`)
-	sendEvent(w, "message_delta", `"delta":{"stop_reason":"end_turn","stop_sequence":null},`+usage)
-	_, _ = io.WriteString(w, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
+	answerEvents(w, call, 0, modelSays)
 	return true
 }
 
 // openaiAnswer is of the Responses API.
-func openaiAnswer(w io.Writer, r *http.Request, model string) bool {
-	if r.Method != http.MethodPost || r.URL.Path != "/v1/responses" {
+func openaiAnswer(w http.ResponseWriter, r *http.Request, call *modelCall) bool {
+	if r.URL.Path != "/v1/responses" {
 		return false
 	}
-	const (
-		text = `{"type":"output_text","text":"` + modelSays + `","annotations":[]}`
-		item = `{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[` + text + `]}`
-	)
-	response := func(status, rest string) string {
-		return fmt.Sprintf(`"response":{"id":"resp_1","object":"response","created_at":1,"status":%q,"model":%q,%s}`, status, model, rest)
+	done := openaiItem(call, 0, modelSays)
+	response, err := json.Marshal(done)
+	item, err2 := json.Marshal(done["output"].([]any)[0])
+	if err != nil || err2 != nil {
+		panic("strings and numbers can be JSON")
 	}
-	sendEvent(w, "response.created", response("in_progress", `"output":[]`))
-	sendEvent(w, "response.output_item.added", `"output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant","status":"in_progress","content":[]}`)
-	sendEvent(w, "response.output_text.delta", `"item_id":"msg_1","output_index":0,"content_index":0,"delta":"`+modelSays+`"`)
-	sendEvent(w, "response.output_item.done", `"output_index":0,"item":`+item)
-	sendEvent(w, "response.completed", response("completed", `"output":[`+item+`],"usage":{"input_tokens":3,"input_tokens_details":{"cached_tokens":0},"output_tokens":1,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":4}`))
+	w.Header().Set("Content-Type", "text/event-stream")
+	sendEvent(w, "response.created", `"response":{"id":"resp_1","object":"response","created_at":1,"status":"in_progress","model":"gpt","output":[]}`)
+	if call == nil { // some clients show what comes in parts, others the whole
+		sendEvent(w, "response.output_item.added", `"output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant","status":"in_progress","content":[]}`)
+		sendEvent(w, "response.output_text.delta", `"item_id":"msg_1","output_index":0,"content_index":0,"delta":"`+modelSays+`"`)
+	}
+	sendEvent(w, "response.output_item.done", `"output_index":0,"item":`+string(item))
+	sendEvent(w, "response.completed", `"response":`+string(response))
+	return true
+}
+
+// googleAnswer is of the Gemini API. Its only question without a stream is how hard a prompt is, after which Gemini CLI chooses a model.
+func googleAnswer(w http.ResponseWriter, r *http.Request, call *modelCall) bool {
+	part := map[string]any{"text": modelSays}
+	_, method, _ := strings.Cut(r.URL.Path, ":")
+	switch {
+	case method == "generateContent":
+		part["text"] = `{"complexity_reasoning":"it is short","complexity_score":1}`
+	case method != "streamGenerateContent":
+		return false
+	case call != nil:
+		part = map[string]any{"functionCall": map[string]any{"name": call.tool, "args": call.input}}
+	}
+	answer := map[string]any{
+		"candidates":    []any{map[string]any{"content": map[string]any{"role": "model", "parts": []any{part}}, "finishReason": "STOP", "index": 0}},
+		"usageMetadata": map[string]any{"promptTokenCount": 3, "candidatesTokenCount": 1, "totalTokenCount": 4}, "modelVersion": "gemini",
+	}
+	if method == "generateContent" {
+		answerJSON(w, answer)
+		return true
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		panic("strings and numbers can be JSON")
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = fmt.Fprintf(w, "data: %s\r\n\r\n", text)
 	return true
 }
 
@@ -108,7 +157,7 @@ func agentPrograms(t *testing.T) string {
 		t.Fatal(err)
 	}
 	modules := filepath.Join(dir, "node_modules")
-	if _, err := os.Stat(filepath.Join(modules, "@openai/codex")); err != nil {
+	if _, err := os.Stat(filepath.Join(modules, "@google/gemini-cli")); err != nil {
 		// Their scripts would fetch programs for this host.
 		install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 		install.Dir = dir
@@ -133,5 +182,9 @@ env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 E
 CODEX_HOME=/tmp/codex LD_LIBRARY_PATH=/tools/lib /tools/bin/node /agents/node_modules/@openai/codex/bin/codex.js exec --skip-git-repo-check "say hi" < /dev/null`},
+		{name: "gemini", want: modelSays, slow: true, line: `mkdir -p /tmp/gemini/.gemini; cd /tmp/gemini; echo '{"security":{"auth":{"selectedType":"gemini-api-key"}}}' > .gemini/settings.json
+HOME=/tmp/gemini GEMINI_CLI_TRUST_WORKSPACE=true GOOGLE_GEMINI_BASE_URL=https://google.example.com LD_LIBRARY_PATH=/tools/lib /tools/bin/node /agents/node_modules/@google/gemini-cli/bundle/gemini.js -p "say hi" < /dev/null`},
+		{name: "opencode", want: modelSays, slow: true, line: `mkdir -p /tmp/opencode; cd /tmp/opencode; echo '{"provider":{"anthropic":{"options":{"baseURL":"https://anthropic.example.com/v1"}}}}' > opencode.json
+HOME=/tmp/opencode OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_AUTOUPDATE=1 /agents/node_modules/opencode-linux-x64-baseline/bin/opencode run --model anthropic/claude-sonnet-4-6 "say hi" < /dev/null`},
 	}
 }

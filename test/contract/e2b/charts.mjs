@@ -28,5 +28,9 @@ await row("a table is HTML", async () => {
   assert.equal(r.error, undefined, r.error?.traceback);
   assert.match(r.results[0].html, /<table/);
 });
+await row("a server that ended is started again, and told the variables", async () => {
+  await assert.rejects(s.runCode("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nimport time; time.sleep(60)", { timeoutMs: 240000 }));
+  assert.equal((await s.runCode("import os; os.environ['CITY']", { timeoutMs: 240000 })).text, "'Ulm'");
+});
 await row("the sandbox is killed", () => s.kill());
 finish();

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { Sandbox } from "@e2b/code-interpreter";
 import { fails, finish, row } from "./common.mjs";
 
-const s = await row("a sandbox is created", () => Sandbox.create({ timeoutMs: 240000 }));
+const s = await row("a sandbox is created", () => Sandbox.create({ timeoutMs: 240000, envs: { CITY: "Ulm" } }));
 await row("code has a result, output and a memory", async () => {
   const seen = [];
   const r = await s.runCode("x = 41; print('hi'); x + 1", { onStdout: (m) => seen.push(m.line) });
@@ -44,6 +44,10 @@ await row("code that runs too long is interrupted", async () => {
 await row("the port wants a token", async () => {
   const headers = { "e2b-sandbox-id": s.sandboxId, "e2b-sandbox-port": "49999" };
   assert.equal((await fetch(`${process.env.E2B_SANDBOX_URL}/contexts`, { headers })).status, 401);
+});
+await row("a server that ended is started again, and told the variables", async () => {
+  await assert.rejects(s.runCode("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nimport time; time.sleep(60)"));
+  assert.equal((await s.runCode("import os; os.environ['CITY']")).text, "'Ulm'");
 });
 await s.kill();
 finish();
