@@ -210,8 +210,10 @@ func TestE2BCharts(t *testing.T) {
 	h := &sandboxHost{host: o, dir: must(t, "the directory of the drivers", absolute("../contract/e2b"), nil)}
 	h.env = h.sandboxVariables(t)
 	h.install(t)
-	h.rows(t, []string{"a sandbox is created", "the interpreter is a service", "the first code needs no start", "a figure is a picture", "a table is HTML",
-		"a server that ended is started again, and told the variables", "the sandbox is killed"}, h.env, "node", "charts.mjs")
+	h.rows(t, []string{
+		"a sandbox is created", "the interpreter is a service", "the first code needs no start", "a figure is a picture", "a table is HTML",
+		"a server that ended is started again, and told the variables", "the sandbox is killed",
+	}, h.env, "node", "charts.mjs")
 }
 
 // TestE2BTimeouts: a sandbox ends or pauses at its time-out, also if the server was killed and
