@@ -67,6 +67,15 @@ func (d *Door) interpreter(r *http.Request, rec vm.VM) error {
 // startInterpreter waits until the server listens, and tells it the sandbox's environment. It starts the server as the
 // sandbox's user, unless it runs or the image has it as a service.
 func (c *visitor) startInterpreter() error {
+	err := c.findInterpreter()
+	for i := 0; i < 2 && vm.KindOf(err) == vm.GuestFault; i++ { // a server that ends may still take a connection, or be among the processes
+		err = c.findInterpreter()
+	}
+	return err
+}
+
+// findInterpreter is one attempt. An error of kind GuestFault says that a server was there and ended.
+func (c *visitor) findInterpreter() error {
 	if conn, err := c.d.Inside.DialPort(c.ctx, c.call, c.ref(), interpreter.Port); err == nil {
 		return errors.Join(conn.Close(), c.tellInterpreter())
 	}
@@ -75,16 +84,18 @@ func (c *visitor) startInterpreter() error {
 		return err
 	}
 	var p vm.Process
+	ended := vm.Errorf(vm.GuestFault, c.ref(), "the code interpreter has ended")
 	if i := slices.IndexFunc(list, func(p vm.Process) bool { return p.EndedAt == nil && slices.Contains(p.Argv, interpreter.Path) }); i >= 0 {
 		p = list[i] // it may have been too slow for an earlier request
 	} else if _, err := c.d.Inside.Stat(c.ctx, c.call, c.ref(), "", interpreter.Unit); errors.Is(err, vm.NotFound) {
 		if p, err = c.interpreterProcess(); err != nil {
 			return err
 		}
+		ended = vm.Errorf(vm.Unsupported, c.ref(), "the code interpreter ended after its start").WithHint("it needs python3 in the sandbox's image")
 	} else if err != nil {
 		return err
 	} // else the service does not listen yet
-	if err := c.awaitInterpreter(p); err != nil {
+	if err := c.awaitInterpreter(p, ended); err != nil {
 		return err
 	}
 	return c.tellInterpreter()
@@ -135,8 +146,9 @@ func (c *visitor) interpreterProcess() (vm.Process, error) {
 	return c.d.Inside.StartProcess(c.ctx, c.call, c.ref(), vm.ExecSpec{Argv: argv, User: c.linuxName(), Cwd: u.Home})
 }
 
-// awaitInterpreter waits until the server listens. p is its process; without an ID, it is a service.
-func (c *visitor) awaitInterpreter(p vm.Process) error {
+// awaitInterpreter waits until the server listens. p is its process; without an ID, it is a service. It returns ended if
+// the process ends before.
+func (c *visitor) awaitInterpreter(p vm.Process, ended error) error {
 	ctx, stop := context.WithTimeoutCause(c.ctx, interpreterWait, vm.Errorf(vm.Timeout, c.ref(), "the code interpreter does not listen after %v", interpreterWait))
 	defer stop()
 	for {
@@ -149,8 +161,8 @@ func (c *visitor) awaitInterpreter(p vm.Process) error {
 		}
 		if p.ID == "" {
 			// systemd starts it again when it ends
-		} else if now, err := c.d.Inside.Process(ctx, c.call, c.ref(), p.ID); err == nil && now.ExitCode != nil {
-			return vm.Errorf(vm.Unsupported, c.ref(), "the code interpreter ended with status %d", *now.ExitCode).WithHint("it needs python3 in the sandbox's image")
+		} else if now, err := c.d.Inside.Process(ctx, c.call, c.ref(), p.ID); err == nil && now.EndedAt != nil {
+			return ended
 		}
 		timer := time.NewTimer(100 * time.Millisecond)
 		select {

@@ -82,6 +82,7 @@ func (d *Door) servePort(w http.ResponseWriter, r *http.Request, rec vm.VM, port
 	w.Header().Del("Access-Control-Allow-Headers")
 	w.Header().Del("Access-Control-Expose-Headers")
 	w.Header().Del("Cache-Control")
+	_ = http.NewResponseController(w).EnableFullDuplex() // an early answer does not close the request's body
 	proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 

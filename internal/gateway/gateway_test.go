@@ -710,3 +710,43 @@ func TestParseLabel(t *testing.T) {
 		}
 	}
 }
+
+// slowEnd is a body whose end is read late.
+type slowEnd struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *slowEnd) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		time.Sleep(100 * time.Millisecond)
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	return n, err
+}
+
+// TestEarlyAnswer: an answer that begins before the end of the request was read arrives whole.
+func TestEarlyAnswer(t *testing.T) {
+	s := newStand(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadFull(r.Body, make([]byte, r.ContentLength))
+		fmt.Fprint(w, "first ")
+		w.(http.Flusher).Flush()
+		time.Sleep(300 * time.Millisecond)
+		fmt.Fprint(w, "last")
+	}))
+	site, _ := s.e.PreviewSite("box", 3000)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = &slowEnd{r.Body, r.ContentLength}
+		s.g.proxy.serve(w, r, boxHost, site, false)
+	}))
+	defer front.Close()
+	resp, err := http.Post(front.URL, "text/plain", strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); string(body) != "first last" {
+		t.Errorf("the answer is %q, %v, want all of it", body, err)
+	}
+}

@@ -141,6 +141,9 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site 
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { p.g.fault(w, r, site, insider, err) },
 	}
+	// Else Go's server closes the request's body with the head of the answer. If the end of the body was not read yet, the
+	// copy to the guest fails, and takes the rest of the answer with it.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	rp.ServeHTTP(ownCookies{w}, r.WithContext(ctx))
 }
 

@@ -243,6 +243,7 @@ func (e *exchange) forward(w http.ResponseWriter, r *http.Request) {
 		ErrorLog:       slog.NewLogLogger(e.s.i.cfg.Log.Handler(), slog.LevelDebug),
 		ErrorHandler:   e.failed,
 	}
+	_ = http.NewResponseController(w).EnableFullDuplex() // an early answer does not close the request's body
 	p.ServeHTTP(w, r)
 }
 

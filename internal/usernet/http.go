@@ -179,6 +179,7 @@ func (w *web) handle(rw http.ResponseWriter, r *http.Request) {
 		host = ask.IP.String()
 	}
 	r.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(int(ask.Port))), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery}
+	_ = http.NewResponseController(rw).EnableFullDuplex() // an early answer does not close the request's body
 	c.forward(r.ProtoMajor == 2).ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), requestKey{}, ask)))
 }
 
