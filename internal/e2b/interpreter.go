@@ -74,7 +74,7 @@ func (c *visitor) startInterpreter() error {
 	return err
 }
 
-// findInterpreter is one attempt. An error of kind GuestFault says that a server was there and ended.
+// findInterpreter is one attempt. An error of kind GuestFault may mean that a server was there and ended.
 func (c *visitor) findInterpreter() error {
 	if conn, err := c.d.Inside.DialPort(c.ctx, c.call, c.ref(), interpreter.Port); err == nil {
 		return errors.Join(conn.Close(), c.tellInterpreter())

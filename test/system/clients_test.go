@@ -94,7 +94,9 @@ func TestClientsFuzz(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer stop()
-	if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = t.TempDir() // where it keeps what it found
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("the fuzzer failed: %v\n%s", err, out)
 	}
 }

@@ -119,7 +119,7 @@ func openaiAnswer(w http.ResponseWriter, r *http.Request, call *modelCall) bool 
 	return true
 }
 
-// googleAnswer is of the Gemini API. Its only question without a stream is how hard a prompt is, after which Gemini CLI chooses a model.
+// googleAnswer is of the Gemini API. Gemini CLI asks one question without a stream: how hard the prompt is. It chooses the model by that.
 func googleAnswer(w http.ResponseWriter, r *http.Request, call *modelCall) bool {
 	part := map[string]any{"text": modelSays}
 	_, method, _ := strings.Cut(r.URL.Path, ":")
