@@ -7,6 +7,7 @@ package safety
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -165,6 +166,9 @@ func editedRecord(h *host, r *Result) {
 	})
 	facts := map[string]bool{"the chain is whole before: " + oneLine(good.errs): good.code == 0, "the log is found": file != "", "the VM's deletion is recorded": strings.Contains(listed.out, "delete") || strings.Contains(listed.out, "rm")}
 	if file != "" {
+		// The server still records, if only its own chores, so the file that it writes to stays whole beside.
+		whole, edited := filepath.Join(h.data, "whole.jsonl"), filepath.Join(h.data, "edited.jsonl")
+		h.must("keeping the audit log", os.Link(file, whole))
 		b, err := os.ReadFile(file)
 		h.must("reading the audit log", err)
 		lines := bytes.SplitAfter(b, []byte("\n"))
@@ -173,11 +177,13 @@ func editedRecord(h *host, r *Result) {
 			"a dropped record": bytes.Join(append(append([][]byte{}, lines[:2]...), lines[3:]...), nil),
 			"swapped records":  bytes.Join(append([][]byte{lines[0], lines[2], lines[1]}, lines[3:]...), nil),
 		} {
-			h.must("editing the audit log", os.WriteFile(file, edit, 0o600))
+			h.must("editing the audit log", errors.Join(os.WriteFile(edited, edit, 0o600), os.Rename(edited, file)))
 			facts[what+" is found"] = h.run("audit", "verify").code == 13
 		}
-		h.must("restoring the audit log", os.WriteFile(file, b, 0o600))
-		facts["the chain is whole again"] = h.run("audit", "verify").code == 0
+		h.ok("exec", "base", "--", "true") // which is recorded
+		h.must("restoring the audit log", os.Rename(whole, file))
+		again := h.run("audit", "verify")
+		facts["the chain is whole again: "+oneLine(again.out+again.errs)] = again.code == 0
 	}
 	r.verdict(Prevented, NotCovered, "changed, dropped and swapped records are found by `warren audit verify`; an agent that deletes its VM's logs does not reach them", facts)
 }

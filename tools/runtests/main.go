@@ -438,18 +438,19 @@ func (r *runner) ended(s suite, e event, key string, output []string, unended ma
 	}
 }
 
-// said returns the lines of a failed test that a call in a test file printed, shortened: they are repeated at the run's
-// end, because whoever reads a long log may see only that.
+// said returns the lines of a failed test that calls in test files printed, shortened: they are repeated at the run's
+// end, because whoever reads a long log may see only that. Of many lines it returns the first and the last ones: the
+// failure may come after much that the test only logged.
 func said(output []string) (lines []string) {
 	const most, width = 6, 300
 	for _, text := range output {
 		text = strings.TrimSpace(text)
-		if len(lines) == most {
-			break
-		}
 		if place, _, found := strings.Cut(text, ": "); found && strings.Contains(place, "_test.go:") {
 			lines = append(lines, "    "+strings.ToValidUTF8(text[:min(width, len(text))], ""))
 		}
+	}
+	if n := len(lines); n > most {
+		lines = slices.Delete(lines, most/2, n-most/2)
 	}
 	return lines
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -109,6 +110,18 @@ func TestSaid(t *testing.T) {
 {"Action":"fail","Package":"p","Test":"TestX"}`))
 	if want := []string{"p TestX", "    x_test.go:7: it says no"}; !slices.Equal(r.failures, want) {
 		t.Errorf("repeated: %q, want %q", r.failures, want)
+	}
+}
+
+// TestSaidLast: of a test that logs much, the end of a run repeats also what it said last.
+func TestSaidLast(t *testing.T) {
+	var output []string
+	for i := range 9 {
+		output = append(output, fmt.Sprintf("    x_test.go:7: line %d\n", i))
+	}
+	want := []string{"    x_test.go:7: line 0", "    x_test.go:7: line 1", "    x_test.go:7: line 2", "    x_test.go:7: line 6", "    x_test.go:7: line 7", "    x_test.go:7: line 8"}
+	if got := said(output); !slices.Equal(got, want) {
+		t.Errorf("repeated: %q, want %q", got, want)
 	}
 }
 
