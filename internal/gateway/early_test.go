@@ -36,12 +36,16 @@ func (b *lateEnd) Read(p []byte) (int, error) {
 // TestEarlyAnswer: an answer whose beginning the client has before the end of the request was read arrives whole.
 func TestEarlyAnswer(t *testing.T) {
 	seen, read := make(chan struct{}), make(chan struct{})
+	hasSeen := sync.OnceFunc(func() { close(seen) })
 	s := newStand(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadFull(r.Body, make([]byte, r.ContentLength))
 		fmt.Fprint(w, "first ")
 		w.(http.Flusher).Flush()
-		<-read
-		fmt.Fprint(w, "last")
+		select {
+		case <-read:
+			fmt.Fprint(w, "last")
+		case <-r.Context().Done():
+		}
 	}))
 	site, _ := s.e.PreviewSite("box", 3000)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,6 +53,7 @@ func TestEarlyAnswer(t *testing.T) {
 		s.g.proxy.serve(w, r, boxHost, site, false)
 	}))
 	defer front.Close()
+	defer hasSeen() // the front closes when its request has ended
 	resp, err := http.Post(front.URL, "text/plain", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +63,7 @@ func TestEarlyAnswer(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, begin); err != nil {
 		t.Fatal(err)
 	}
-	close(seen)
+	hasSeen()
 	if rest, err := io.ReadAll(resp.Body); string(rest) != "last" {
 		t.Errorf("the rest of the answer is %q, %v, want all of it", rest, err)
 	}

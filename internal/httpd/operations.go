@@ -352,7 +352,7 @@ var media = map[string]string{
 var plainFailures = map[string]bool{
 	"GET /{repo}/info/refs": true, "POST /{repo}/git-upload-pack": true, "POST /{repo}/git-receive-pack": true,
 	"POST /mcp": true, "GET /mcp": true, "DELETE /mcp": true,
-	"GET /git/v1/repo/{repo}/github-sync": true, "POST /git/v1/repo/{repo}/github-sync": true,
+	"GET /git/v1/repo/{repo}/github-sync": true, "POST /git/v1/repo/{repo}/github-sync": true, "DELETE /git/v1/repo/{repo}/github-sync": true,
 }
 
 // statuses are the other statuses of success that some routes have.

@@ -118,9 +118,14 @@ func TestGitDoors(t *testing.T) {
 	b := newBench(t)
 	id := b.do("POST", "/git/v1/repo", `{}`).answers(t, 200).json["repoId"].(string)
 	at := "/git/v1/repo/" + id
-	sync := b.do("GET", at+"/github-sync", nil)
-	if sync.status != 404 || strings.Contains(string(sync.body), "{") {
-		t.Errorf("github-sync answers %d %s, want 404 with plain text", sync.status, sync.body)
+	for _, method := range []string{"GET", "POST", "DELETE"} {
+		sync := b.do(method, at+"/github-sync", nil)
+		if sync.status != 404 || strings.Contains(string(sync.body), "{") {
+			t.Errorf("%s github-sync answers %d %s, want 404 with plain text", method, sync.status, sync.body)
+		}
+		if !plainFailures[method+" /git/v1/repo/{repo}/github-sync"] {
+			t.Errorf("the description says that %s github-sync fails with JSON only, and it fails with plain text", method)
+		}
 	}
 	b.do("POST", at+"/git/refs/heads/%7B*branch%7D", `{}`).answers(t, 400).contains(t, `"GIT_INVALID_REQUEST"`)
 	b.do("POST", "/git/v1/repo", `{"source":{"url":"https://example.com/x"},"import":{"type":"files"}}`).answers(t, 400).contains(t, `"SOURCE_IMPORT_CONFLICT"`)

@@ -166,7 +166,8 @@ func editedRecord(h *host, r *Result) {
 	})
 	facts := map[string]bool{"the chain is whole before: " + oneLine(good.errs): good.code == 0, "the log is found": file != "", "the VM's deletion is recorded": strings.Contains(listed.out, "delete") || strings.Contains(listed.out, "rm")}
 	if file != "" {
-		// The server still records, if only its own chores, so the file that it writes to stays whole beside.
+		// The server may append records meanwhile, if only of its own chores. It appends to the file that it has
+		// open, so that file keeps a second name and is put back whole.
 		whole, edited := filepath.Join(h.data, "whole.jsonl"), filepath.Join(h.data, "edited.jsonl")
 		h.must("keeping the audit log", os.Link(file, whole))
 		b, err := os.ReadFile(file)
@@ -180,7 +181,7 @@ func editedRecord(h *host, r *Result) {
 			h.must("editing the audit log", errors.Join(os.WriteFile(edited, edit, 0o600), os.Rename(edited, file)))
 			facts[what+" is found"] = h.run("audit", "verify").code == 13
 		}
-		h.ok("exec", "base", "--", "true") // which is recorded
+		h.ok("exec", "base", "--", "true") // the server appends a record of this
 		h.must("restoring the audit log", os.Rename(whole, file))
 		again := h.run("audit", "verify")
 		facts["the chain is whole again: "+oneLine(again.out+again.errs)] = again.code == 0

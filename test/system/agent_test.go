@@ -192,10 +192,10 @@ func (a knownAgent) works(t *testing.T) {
 	if !strings.Contains(r.stdout, modelSays) || model.asked.Load() == 0 {
 		t.Errorf("the model was asked %d times for its command, and the agent said %v", model.asked.Load(), r)
 	}
-	name := a.name + "-shop"
 	if strings.Contains(r.stdout, model.value) {
 		t.Errorf("the agent shows the key: %v", r)
 	}
+	name := a.name + "-shop"
 	if got := h.sh(name, "cat /work/"+name+"/app.txt; env"); !strings.HasPrefix(got, "made by the model") || strings.Contains(got, model.value) {
 		t.Errorf("the file and the environment are %q, want the work of the model, and no key", got)
 	}

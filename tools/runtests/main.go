@@ -439,8 +439,8 @@ func (r *runner) ended(s suite, e event, key string, output []string, unended ma
 }
 
 // said returns the lines of a failed test that calls in test files printed, shortened: they are repeated at the run's
-// end, because whoever reads a long log may see only that. Of many lines it returns the first and the last ones: the
-// failure may come after much that the test only logged.
+// end, because whoever reads a long log may see only that. Of many lines it returns the first and the last ones, and
+// how many it left out: the failure may come after much that the test only logged.
 func said(output []string) (lines []string) {
 	const most, width = 6, 300
 	for _, text := range output {
@@ -450,7 +450,7 @@ func said(output []string) (lines []string) {
 		}
 	}
 	if n := len(lines); n > most {
-		lines = slices.Delete(lines, most/2, n-most/2)
+		lines = slices.Replace(lines, most/2, n-most/2, fmt.Sprintf("    (%d lines left out)", n-most))
 	}
 	return lines
 }

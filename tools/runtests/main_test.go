@@ -113,13 +113,13 @@ func TestSaid(t *testing.T) {
 	}
 }
 
-// TestSaidLast: of a test that logs much, the end of a run repeats also what it said last.
+// TestSaidLast: of a test that logs much, the end of a run repeats what it said first and last.
 func TestSaidLast(t *testing.T) {
 	var output []string
 	for i := range 9 {
 		output = append(output, fmt.Sprintf("    x_test.go:7: line %d\n", i))
 	}
-	want := []string{"    x_test.go:7: line 0", "    x_test.go:7: line 1", "    x_test.go:7: line 2", "    x_test.go:7: line 6", "    x_test.go:7: line 7", "    x_test.go:7: line 8"}
+	want := []string{"    x_test.go:7: line 0", "    x_test.go:7: line 1", "    x_test.go:7: line 2", "    (3 lines left out)", "    x_test.go:7: line 6", "    x_test.go:7: line 7", "    x_test.go:7: line 8"}
 	if got := said(output); !slices.Equal(got, want) {
 		t.Errorf("repeated: %q, want %q", got, want)
 	}
