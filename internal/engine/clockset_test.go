@@ -49,7 +49,7 @@ func TestClockSetForward(t *testing.T) {
 	closeEngine(t, e)
 	clock.Advance(365 * 24 * time.Hour)
 	e, c = open(t, s)
-	eventually(t, "its time is up", func() bool { return stateOf(t, e, c, "short") == "" })
+	inTime(t, clock, "its time is up", func() bool { return stateOf(t, e, c, "short") == "" })
 	pass(clock, 99*time.Second)
 	if st := stateOf(t, e, c, "idle"); st != vm.Running {
 		t.Fatalf("idle is %q before its time", st)

@@ -141,6 +141,20 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// inTime is eventually with a clock that moves by 100 ms before each further look. A task may work out how
+// long it will wait, be overtaken by a test that moves the clock, and set its timer only afterwards: on a
+// clock that stands still that timer never fires.
+func inTime(t *testing.T, clock *vmtest.Clock, what string, ok func() bool) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		if ok() {
+			return true
+		}
+		clock.Advance(100 * time.Millisecond)
+		return false
+	})
+}
+
 // TestLife follows one VM through its life: files survive stop and start, memory does not
 // and the answer says so, and the id stays.
 func TestLife(t *testing.T) {

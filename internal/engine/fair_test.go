@@ -23,7 +23,7 @@ func TestFairShare(t *testing.T) {
 		stopped(t, s, e, c, name, stickyOf(9), 10*mib)
 	}
 	clock.Advance(2 * time.Minute)
-	eventually(t, "a VM is let go", func() bool { return len(names(t, e, c))+len(names(t, e, small)) == 4 })
+	inTime(t, clock, "a VM is let go", func() bool { return len(names(t, e, c))+len(names(t, e, small)) == 4 })
 	wantNames(t, e, small, "dear")
 	wantNames(t, e, c, "b", "c", "d") // the longest unused of those that are equal
 	clock.Advance(20 * time.Minute)

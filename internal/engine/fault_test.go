@@ -43,7 +43,7 @@ func doVerb(t *testing.T, e *vmtest.House, c *vm.Call, verb string) error {
 	case "create":
 		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Layers: []spec.Layer{{Files: []spec.File{{Path: "/f"}}}}})
 	case "pool":
-		ready(t, e, c, 1)
+		eventually(t, "the pool has its first member", func() bool { return poolOf(t, e, c).Ready == 1 })
 		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Layers: []spec.Layer{{Files: []spec.File{{Path: "/f"}}}}})
 	case "start":
 		_, err = e.Start(t.Context(), c, "box", engine.StartRequest{})

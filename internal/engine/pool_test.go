@@ -4,6 +4,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -34,10 +35,10 @@ func poolOf(t *testing.T, e *vmtest.House, c *vm.Call) engine.PoolInfo {
 	return h.Pool
 }
 
-// ready waits until the pool has n members.
-func ready(t *testing.T, e *vmtest.House, c *vm.Call, n int) {
+// ready waits until the pool has n members, and moves the clock meanwhile.
+func ready(t *testing.T, e *vmtest.House, c *vm.Call, clock *vmtest.Clock, n int) {
 	t.Helper()
-	eventually(t, "the pool is full", func() bool { return poolOf(t, e, c).Ready == n })
+	inTime(t, clock, fmt.Sprintf("the pool has %d members", n), func() bool { return poolOf(t, e, c).Ready == n })
 }
 
 // pooledSite is a site with an engine whose pool has its one member, whose id is the last
@@ -48,7 +49,7 @@ func pooledSite(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call, *vmtest.Cl
 	closeEngine(t, e)
 	clock := usePool(s, true)
 	e, c := open(t, s)
-	ready(t, e, c, 1)
+	ready(t, e, c, clock, 1)
 	ids := s.World.Running()
 	if len(ids) != 1 || !s.World.Held(ids[0]) {
 		t.Fatalf("machines %v; want one, that stands still", ids)
@@ -90,7 +91,7 @@ func TestPool(t *testing.T) {
 	consistent(t, s)
 
 	clock.Advance(time.Minute)
-	ready(t, e, c, 1)
+	ready(t, e, c, clock, 1)
 	if got := poolOf(t, e, c); got.Hits != 1 || got.Misses != 0 || got.Size != 1 {
 		t.Errorf("pool: %+v", got)
 	}
@@ -106,7 +107,7 @@ func TestPoolTwoIdentities(t *testing.T) {
 	s, e, c, clock, _ := pooledSite(t)
 	a := create(t, e, c, engine.CreateRequest{})
 	clock.Advance(time.Minute)
-	ready(t, e, c, 1)
+	ready(t, e, c, clock, 1)
 	b := create(t, e, c, engine.CreateRequest{})
 	if s.World.Launches() != 2 {
 		t.Fatalf("%d launches", s.World.Launches())
@@ -136,14 +137,14 @@ func TestPoolKinds(t *testing.T) {
 	clock.Advance(time.Minute)
 	create(t, e, c, big)
 	clock.Advance(time.Minute)
-	ready(t, e, c, 2)
+	ready(t, e, c, clock, 2)
 	if create(t, e, c, big); s.World.Launches() != 4 {
 		t.Errorf("%d launches, want 4: two VMs, a member of each size", s.World.Launches())
 	}
 	clock.Advance(time.Minute)
-	ready(t, e, c, 2)
+	ready(t, e, c, clock, 2)
 	clock.Advance(poolForgets)
-	ready(t, e, c, 1)
+	ready(t, e, c, clock, 1)
 }
 
 // poolForgets is longer than a requested size is remembered, and shorter than a member
@@ -186,7 +187,7 @@ func TestPoolImageGone(t *testing.T) {
 	s, e, c, clock, _ := pooledSite(t)
 	s.World.RemoveImages()
 	clock.Advance(2 * time.Minute)
-	ready(t, e, c, 0)
+	ready(t, e, c, clock, 0)
 	eventually(t, "nothing is left", func() bool { return len(s.World.Running()) == 0 })
 }
 
@@ -212,7 +213,7 @@ func TestPoolGivesWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		clock.Advance(time.Minute)
-		ready(t, e, c, 1)
+		ready(t, e, c, clock, 1)
 		s.World.SetFree(1100<<20, 1<<40)
 		if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
 			t.Error(err)
@@ -223,7 +224,7 @@ func TestPoolGivesWay(t *testing.T) {
 		s, e, c, clock, _ := pooledSite(t)
 		create(t, e, c, engine.CreateRequest{Name: "box"})
 		clock.Advance(time.Minute)
-		ready(t, e, c, 1)
+		ready(t, e, c, clock, 1)
 		s.World.SetFree((512+128+200)<<20, 1<<40)
 		if _, err := e.Fork(t.Context(), c, "box", engine.ForkRequest{Count: 1}); err != nil {
 			t.Error(err)
@@ -275,7 +276,7 @@ func TestPoolWaitsForQuiet(t *testing.T) {
 		t.Errorf("%d launches on a busy host", n)
 	}
 	clock.Advance(time.Minute)
-	ready(t, e, c, 1)
+	ready(t, e, c, clock, 1)
 }
 
 // TestPoolAdoptFails: a member that cannot become a VM ends, and the VM is started the
@@ -303,7 +304,7 @@ func TestPoolRefusal(t *testing.T) {
 	s, e, c, clock, _ := pooledSite(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	clock.Advance(time.Minute)
-	ready(t, e, c, 1)
+	ready(t, e, c, clock, 1)
 	if _, err := e.Create(t.Context(), c, engine.CreateRequest{Name: "box", UniqueName: true}); vm.KindOf(err) != vm.Exists {
 		t.Errorf("a create with a taken name gives %v, want that it exists", err)
 	}
@@ -358,10 +359,10 @@ func TestPoolSwept(t *testing.T) {
 	hit := false
 	s.Fault = faultAt("delete:audit", engine.ErrDied, &hit)
 	e, c := open(t, s)
-	ready(t, e, c, 1)
+	ready(t, e, c, clock, 1)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	clock.Advance(time.Minute)
-	ready(t, e, c, 1)
+	ready(t, e, c, clock, 1)
 	if _, err := e.Delete(t.Context(), c, "box"); !hit {
 		t.Fatalf("the engine did not die in the delete, which ended with %v", err)
 	}

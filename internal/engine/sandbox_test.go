@@ -36,7 +36,7 @@ func TestSandboxEnds(t *testing.T) {
 	}
 	pass(clock, 2*time.Second)
 	for name, want := range map[string]vm.State{"deleted": "", "suspended": vm.Suspended, "stopped": vm.Stopped, "longer": vm.Running} {
-		eventually(t, name+" has ended as asked", func() bool { return stateOf(t, e, c, name) == want })
+		inTime(t, clock, name+" has ended as asked", func() bool { return stateOf(t, e, c, name) == want })
 	}
 	v, err := e.Start(t.Context(), c, "suspended", engine.StartRequest{})
 	if err != nil || v.Sandbox.EndsAt.Sub(clock.Now()) != 100*time.Second {

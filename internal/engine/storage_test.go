@@ -103,7 +103,7 @@ func TestEvictionSaysWhatIsLost(t *testing.T) {
 	}
 	fill(t, s.Dir.VM(v.ID), 8*mib)
 	clock.Advance(2 * time.Minute)
-	eventually(t, "the VM is evicted, and an event says so", func() bool { return eventsOf(s, "vm.evicted") == 1 })
+	inTime(t, clock, "the VM is evicted, and an event says so", func() bool { return eventsOf(s, "vm.evicted") == 1 })
 	want := map[string]any{"files": 1, "bytes": int64(5), "commits": 0, "moreCommits": false, "examples": []string{"/work/only"}}
 	for _, ev := range s.Events.All() {
 		if ev.Type == "vm.evicted" && !reflect.DeepEqual(ev.Data["onlyHere"], want) {
@@ -135,7 +135,7 @@ func TestEvictionByPriority(t *testing.T) {
 	runs := create(t, e, c, engine.CreateRequest{Name: "runs", Persistence: stickyOf(0), IdleTimeout: vm.Null[vm.Seconds]()})
 	fill(t, s.Dir.VM(runs.ID), 4*mib)
 	clock.Advance(2 * time.Minute)
-	eventually(t, "a VM is let go", func() bool { return len(names(t, e, c)) == 4 })
+	inTime(t, clock, "a VM is let go", func() bool { return len(names(t, e, c)) == 4 })
 	wantNames(t, e, c, "held", "persistent", "runs", "ten")
 	eventually(t, "an event says so", func() bool { return eventsOf(s, "vm.evicted") > 0 }) // it comes after the VM is gone
 	for _, ev := range s.Events.All() {
@@ -200,7 +200,7 @@ func TestEvictionByAge(t *testing.T) {
 		}
 	}
 	clock.Advance(time.Minute)
-	eventually(t, "a VM is let go", func() bool { return len(names(t, e, c)) == 2 })
+	inTime(t, clock, "a VM is let go", func() bool { return len(names(t, e, c)) == 2 })
 	wantNames(t, e, c, "first", "third")
 }
 
