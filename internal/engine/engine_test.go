@@ -143,7 +143,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // inTime is eventually with a clock that moves by 100 ms before each further look. A task may work out how
 // long it will wait, be overtaken by a test that moves the clock, and set its timer only afterwards: on a
-// clock that stands still that timer never fires.
+// clock that nobody moves again, that timer never fires.
 func inTime(t *testing.T, clock *vmtest.Clock, what string, ok func() bool) {
 	t.Helper()
 	eventually(t, what, func() bool {
