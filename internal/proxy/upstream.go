@@ -64,6 +64,7 @@ func Upstream(socket string, id vm.ID, log *slog.Logger) http.Handler {
 		select {
 		case places <- struct{}{}:
 			defer func() { <-places }()
+			_ = http.NewResponseController(w).EnableFullDuplex() // an early answer does not close the request's body
 			forward.ServeHTTP(lowerMeta{w}, r)
 		default:
 			say(w, http.StatusServiceUnavailable, "warren: this VM has 32 requests open; wait for one to end")

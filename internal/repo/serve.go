@@ -58,6 +58,9 @@ func (r *Repo) ServeGit(w http.ResponseWriter, req *http.Request, c *vm.Call, re
 	default:
 		return refuse(w, c, vm.Errorf(vm.Invalid, "", "this is not a request of git's smart HTTP protocol").WithCode("GIT_INVALID_REQUEST"))
 	}
+	// Else Go's server closes the request's body with the head of the answer, which begins while a long push is
+	// still being read, and may begin before the end of a fetch's request was read.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	body, err := bodyOf(req)
 	if err != nil {
 		return refuse(w, c, err)

@@ -67,6 +67,7 @@ func (i *Inside) ServeVM(w http.ResponseWriter, r *http.Request, id vm.ID) {
 		answer(w, refused.status, refused.code, refused.why)
 		return
 	}
+	_ = http.NewResponseController(w).EnableFullDuplex() // an early answer does not close the request's body
 	i.forward.ServeHTTP(w, out)
 }
 
