@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -159,65 +159,17 @@ func TestForwards(t *testing.T) {
 
 // TestEarlyAnswer: an answer whose beginning the guest has before the end of its request was read arrives whole.
 func TestEarlyAnswer(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := Listen(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen, read := make(chan struct{}), make(chan struct{})
-	behind := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadFull(r.Body, make([]byte, r.ContentLength))
-		fmt.Fprint(w, "first ")
-		w.(http.Flusher).Flush()
-		select {
-		case <-read:
-			fmt.Fprint(w, "last")
-		case <-r.Context().Done():
+	vmtest.EarlyAnswer(t, "/", func(behind http.Handler) http.Handler {
+		socket := filepath.Join(t.TempDir(), "s")
+		l, err := Listen(t.Context(), socket)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})}
-	go func() { _ = behind.Serve(l) }() // ends with Close
-	defer behind.Close()
-	forward := Upstream(socket, box, slog.New(slog.DiscardHandler))
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = &lateEnd{ReadCloser: r.Body, left: r.ContentLength, seen: seen, read: read}
-		forward.ServeHTTP(w, r)
-	}))
-	defer front.Close()
-	hasSeen := sync.OnceFunc(func() { close(seen) })
-	defer hasSeen() // the front closes when its request has ended
-	resp, err := http.Post(front.URL, "text/plain", strings.NewReader("hello"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	begin := make([]byte, len("first "))
-	if _, err := io.ReadFull(resp.Body, begin); err != nil {
-		t.Fatal(err)
-	}
-	hasSeen()
-	if rest, err := io.ReadAll(resp.Body); string(rest) != "last" {
-		t.Errorf("the rest of the answer is %q, %v, want all of it", rest, err)
-	}
-}
-
-// lateEnd is a body whose end is read when seen is closed. Then it closes read.
-type lateEnd struct {
-	io.ReadCloser
-	left       int64
-	seen, read chan struct{}
-	once       sync.Once
-}
-
-func (b *lateEnd) Read(p []byte) (int, error) {
-	if b.left > 0 {
-		n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-		b.left -= int64(n)
-		return n, err
-	}
-	<-b.seen
-	n, err := b.ReadCloser.Read(p)
-	b.once.Do(func() { close(b.read) })
-	return n, err
+		server := &http.Server{Handler: behind}
+		go func() { _ = server.Serve(l) }() // ends with Close
+		t.Cleanup(func() { _ = server.Close() })
+		return Upstream(socket, box, slog.New(slog.DiscardHandler))
+	})
 }
 
 // A guest cannot speak for another VM, and no secret that it sends reaches the server.

@@ -37,7 +37,7 @@ func (b *held) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// beginning closes begun when the client has been sent the beginning of an answer.
+// beginning calls begun when the client has been sent the beginning of an answer.
 type beginning struct {
 	http.ResponseWriter
 	begun func()

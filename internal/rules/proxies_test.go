@@ -12,7 +12,7 @@ import (
 // an answer begins before the request was read to its end. Else the answer is cut.
 func TestProxiesLetAnswersBeEarly(t *testing.T) {
 	sources(t, func(name string, data []byte) {
-		if text := string(data); strings.Contains(text, "httputil."+"ReverseProxy{") && !strings.Contains(text, ".EnableFullDuplex()") {
+		if text := string(data); strings.Contains(text, "httputil.ReverseProxy{") && !strings.Contains(text, ".EnableFullDuplex()") {
 			t.Errorf("%s makes a reverse proxy without EnableFullDuplex of http.ResponseController", name)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -198,6 +199,24 @@ func TestInsideClient(t *testing.T) {
 			t.Errorf("get from the bucket %s: %v, want %s", key, err, want)
 		}
 	}
+}
+
+// TestInsideEarlyAnswer: an answer whose beginning the program has before the end of its request was read arrives
+// whole.
+func TestInsideEarlyAnswer(t *testing.T) {
+	b := newBench(t)
+	vmtest.EarlyAnswer(t, "/data/key", func(behind http.Handler) http.Handler {
+		socket := filepath.Join(t.TempDir(), "s")
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: behind}
+		go func() { _ = server.Serve(l) }() // ends with Close
+		t.Cleanup(func() { _ = server.Close() })
+		inside := b.door.Inside(socket)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inside.ServeVM(w, r, b.box.ID) })
+	})
 }
 
 // TestInsideSignedChunks: a body of signed chunks is stored as the bytes in it, whoever
