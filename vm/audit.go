@@ -87,6 +87,10 @@ type AuditPruned struct {
 	Receipt  string `json:"receipt,omitempty"`
 }
 
+// MaxLeft bounds the batches of connections that a machine leaves when it ends while the
+// server is away.
+const MaxLeft = 200
+
 // ConnectionBatch is what a monitor tells the server of the connections of its guest.
 type ConnectionBatch struct {
 	First   int64           `json:"first"`             // number of the first one, since the machine started

@@ -9,16 +9,21 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/warren-vm/warren/internal/journal"
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/receipt"
 	"github.com/warren-vm/warren/vm"
 )
 
 // Config is what the room works with. Every field is required.
 type Config struct {
+	Dir     layout.Dir
 	Journal *journal.Journal
 	VM      func(id vm.ID) (vm.VM, bool)
 	Locked  func(id vm.VolumeID) (name string, locked bool, ok bool)
@@ -33,8 +38,9 @@ type Evidence struct{ cfg Config }
 func New(c Config) *Evidence { return &Evidence{c} }
 
 const (
-	maxBatch = 256 // connections of one report
-	maxText  = 512 // bytes of each text in a record: a guest may have chosen it
+	maxBatch = 256      // connections of one report
+	maxText  = 512      // bytes of each text in a record: a guest may have chosen it
+	maxLeft  = 64 << 20 // bytes of the file that monitors leave
 )
 
 // Connections records the connections that a VM's monitor reports: durably when it
@@ -66,6 +72,34 @@ func (e *Evidence) Connections(ctx context.Context, c *vm.Call, v vm.VM, b vm.Co
 		return nil
 	}
 	return e.cfg.Journal.Happened(ctx, c, list)
+}
+
+// RecordLeft durably records what monitors of a VM could not report because the server was
+// away until the machine's end, and removes the file in which it is. No file is no error.
+// If the host fails in between, some connections have two records of the same number.
+func (e *Evidence) RecordLeft(ctx context.Context, v vm.VM) error {
+	path := layout.VMDir(e.cfg.Dir.VM(v.ID)).Connections()
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && st.Size() > maxLeft {
+		err = vm.Errorf(vm.Limit, path, "it has %d bytes, at most %d are read", st.Size(), maxLeft)
+	}
+	var list []vm.ConnectionBatch
+	if err == nil {
+		err = layout.ReadJSON(path, &list)
+	}
+	if err != nil {
+		return err
+	}
+	for _, b := range list[:min(len(list), vm.MaxLeft)] {
+		c := &vm.Call{Actor: vm.Actor{Account: v.Account, VM: v.ID}, Request: vm.NewRequestID()}
+		if err := e.Connections(ctx, c, v, b); err != nil {
+			return err
+		}
+	}
+	return os.Remove(path)
 }
 
 func subject(x vm.Connection) string {

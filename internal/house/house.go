@@ -150,7 +150,7 @@ func build(ctx context.Context, c *Config) *House {
 	h.Handoff = handoff.New(handoff.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Engine: h.Engine, Repo: h.Repo, Objects: h.Objects, Published: h.publishedRefs, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Backup = backup.New(backup.Config{Dir: c.Dir, Host: c.HostID, Version: c.Version, Records: c.Records, Engine: h.Engine, Repos: h.Repo, Objects: h.Objects, Journal: h.Journal, Now: c.Clock.Now, Log: c.Log})
 	h.Journal.Know(journal.Facts{VM: h.Engine.VMOf, Right: h.Access.RightDigest})
-	h.Evidence = evidence.New(evidence.Config{Journal: h.Journal, VM: h.Engine.VMOf, Locked: h.locked, Now: c.Clock.Now, Version: c.Version})
+	h.Evidence = evidence.New(evidence.Config{Dir: c.Dir, Journal: h.Journal, VM: h.Engine.VMOf, Locked: h.locked, Now: c.Clock.Now, Version: c.Version})
 	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
 	return h
 }
@@ -170,6 +170,11 @@ func (h *House) open(ctx context.Context, c Config) error {
 	h.opened = append(h.opened, h.Access.Close, h.Meter.Close)
 	if err := h.Engine.Open(ctx); err != nil {
 		return err
+	}
+	for _, v := range h.Engine.VMsWhere(func(*vm.VM) bool { return true }) {
+		if err := h.Evidence.RecordLeft(ctx, v); err != nil {
+			c.Log.Error("connections of a guest, made while the server was away, were not recorded", "vm", v.ID, "err", err)
+		}
 	}
 	h.Secrets.Open(h.Engine)
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir, AuditArgs: c.AuditArgs})

@@ -368,6 +368,10 @@ func (v VMDir) SpareRAM() string { return filepath.Join(string(v), "ram.spare") 
 // after its start.
 func (v VMDir) Lent() string { return filepath.Join(string(v), "lent") }
 
+// Connections is a list of vm.ConnectionBatch, as JSON: connections of the guest that the
+// server has not recorded, because it was away until the machine's end.
+func (v VMDir) Connections() string { return filepath.Join(string(v), "connections.json") }
+
 // ColdModule is the memory file of a module that was plugged in, lent.
 func (v VMDir) ColdModule(id string) string { return filepath.Join(v.Lent(), "ram-"+id) }
 

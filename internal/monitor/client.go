@@ -91,8 +91,8 @@ func (c *Client) Kill(ctx context.Context) error {
 	return nil
 }
 
-// finish waits for the monitor to end, which follows the machine's end, and treats
-// that as success.
+// finish treats it as success that the monitor, which ends after its machine, no longer
+// answers.
 func (c *Client) finish(err error) error {
 	if err != nil && errors.Is(err, vm.Unavailable) && c.gone() {
 		return nil
@@ -100,7 +100,7 @@ func (c *Client) finish(err error) error {
 	return err
 }
 
-// gone reports whether both QEMU and the monitor have ended.
+// gone reports whether QEMU has ended.
 func (c *Client) gone() bool {
 	id, err := loadQEMU(c.runDir)
 	return err != nil || !id.Alive()

@@ -306,7 +306,8 @@ func (l *Launcher) Speaks(runDir string, pid int) bool {
 }
 
 // Sweep ends every process that is left of a machine, never another machine's, and
-// removes the run directory. An absent directory is no error.
+// removes the run directory. It waits for a monitor that still hands over the last
+// connections of its guest. An absent directory is no error.
 func (l *Launcher) Sweep(ctx context.Context, runDir string) error {
 	ctx, cancel := within(ctx, quitDeadline)
 	defer cancel()
@@ -329,6 +330,7 @@ func (l *Launcher) Strays() ([]vm.ID, error) {
 // QEMU's end as the machine's.
 func (l *Launcher) endProcesses(ctx context.Context, runDir string) error {
 	if id, err := loadIdentity(runDir); err == nil {
+		awaitLast(ctx, runDir, id)
 		if err := id.End(ctx); err != nil {
 			return vm.Errorf(vm.Internal, runDir, "its monitor could not be ended: %w", err)
 		}
@@ -353,6 +355,22 @@ func (l *Launcher) endProcesses(ctx context.Context, runDir string) error {
 		}
 	}
 	return nil
+}
+
+// awaitLast waits, for at most lastWait, until a monitor whose machine is gone has
+// ended. The connections that were open at the machine's end are recorded only then.
+func awaitLast(ctx context.Context, runDir string, id identity) {
+	if _, err := os.Stat(layout.RunVM(runDir).Exit()); err != nil {
+		return // the machine is not gone, or its monitor could not say so
+	}
+	h, err := id.Open()
+	if err != nil {
+		return
+	}
+	defer h.Close()
+	ctx, cancel := context.WithTimeout(ctx, lastWait)
+	defer cancel()
+	_ = h.Wait(ctx) // a monitor that takes longer is killed
 }
 
 // ReadExit returns how the machine of a run directory ended: what its monitor

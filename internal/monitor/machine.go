@@ -88,7 +88,7 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		vm.PolicyHost: proxy.Upstream(m.serverRun().Inside(), spec.ID, log),
 	}})
 	reading := m.newInterceptor(ctx)
-	m.report = newReporter(proxy.Client(m.serverRun().Inside(), spec.ID), log)
+	m.report = newReporter(proxy.Client(m.serverRun().Inside(), spec.ID), layout.VMDir(spec.Dir).Connections(), log)
 	n, err := usernet.New(usernet.Config{Policy: spec.Network, Inside: m.names, Intercept: reading, Scan: reading.Scan, ScanBytes: reading.ScanBytes, OnConnection: m.ended, Full: m.report.full, Log: log})
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)

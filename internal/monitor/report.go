@@ -10,9 +10,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -21,16 +23,19 @@ const (
 	reportBatch  = 200    // connections of one report
 	reportDelay  = 200 * time.Millisecond
 	reportRetry  = 2 * time.Second
-	reportCall   = 40 * time.Second // the server waits up to 30 s for its disk
-	reportFinal  = 5 * time.Second  // for what is left at the machine's end
-	hourlyBudget = 1000             // records an hour; beyond it, one sum a minute
+	reportCall   = 40 * time.Second            // the server waits up to 30 s for its disk
+	reportFinal  = 5 * time.Second             // for what is left at the machine's end
+	lastWait     = reportFinal + 2*time.Second // for a monitor to end after its machine
+	hourlyBudget = 1000                        // records an hour; beyond it, one sum a minute
 	sumEvery     = time.Minute
 )
 
 // reporter hands the guest's connections to the server, which records them. While the
-// server is away it keeps them, up to a bound; then the network allows no new one.
+// server is away it keeps them, up to a bound; then the network allows no new one. If the
+// machine ends meanwhile, it leaves them in a file.
 type reporter struct {
 	client *http.Client
+	left   string // path of that file
 	log    *slog.Logger
 	now    func() time.Time
 	wake   chan struct{}
@@ -44,8 +49,8 @@ type reporter struct {
 	sum     *vm.ConnectionsSum
 }
 
-func newReporter(client *http.Client, log *slog.Logger) *reporter {
-	return &reporter{client: client, log: log, now: time.Now, wake: make(chan struct{}, 1), first: 1}
+func newReporter(client *http.Client, left string, log *slog.Logger) *reporter {
+	return &reporter{client: client, left: left, log: log, now: time.Now, wake: make(chan struct{}, 1), first: 1}
 }
 
 // add takes a connection that has ended or was refused. It does not block.
@@ -131,8 +136,33 @@ func (r *reporter) run(ctx context.Context) {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), reportFinal)
 	defer stop()
 	if err := r.flush(last, true); err != nil {
-		r.log.Error("the last connections of the guest were not recorded", "err", err)
+		r.log.Warn("the server will record the last connections of the guest when it starts", "err", err)
+		if err := r.leave(); err != nil {
+			r.log.Error("the last connections of the guest were not recorded", "err", err)
+		}
 	}
+}
+
+// leave writes what could not be reported to the file, after what an earlier monitor left.
+func (r *reporter) leave() error {
+	var list []vm.ConnectionBatch
+	if err := layout.ReadJSON(r.left, &list); err != nil && vm.KindOf(err) != vm.NotFound {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, dropped := r.first, r.dropped
+	for part := range slices.Chunk(r.waiting, reportBatch) {
+		list = append(list, vm.ConnectionBatch{First: first, Dropped: dropped, List: part})
+		first, dropped = first+int64(len(part)), 0
+	}
+	if r.sum != nil {
+		list = append(list, vm.ConnectionBatch{Sum: r.sum})
+	}
+	if len(list) > vm.MaxLeft {
+		return vm.Errorf(vm.Limit, r.left, "%d reports wait for the server, at most %d may", len(list), vm.MaxLeft)
+	}
+	return layout.WriteJSON(r.left, list, 0o600)
 }
 
 // flush reports all that waits; the sum only once a minute, or at the end.

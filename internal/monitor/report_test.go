@@ -10,10 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -35,7 +37,7 @@ func reported(t *testing.T) (*reporter, chan vm.ConnectionBatch, *atomic.Bool) {
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", s.Listener.Addr().String())
 	}}
-	return newReporter(c, slog.New(slog.DiscardHandler)), got, away
+	return newReporter(c, filepath.Join(t.TempDir(), "left.json"), slog.New(slog.DiscardHandler)), got, away
 }
 
 // TestReports: a connection is reported soon, and what is left is at the machine's end.
@@ -53,6 +55,39 @@ func TestReports(t *testing.T) {
 	<-done
 	if b := <-got; b.First != 2 || len(b.List) != 1 || b.List[0].Name != "two" {
 		t.Errorf("the last report is %+v, want connection 2", b)
+	}
+}
+
+// TestServerAwayAtTheEnd: connections that cannot be reported at the machine's end are left in
+// a file, after those of an earlier machine, with the numbers that they have.
+func TestServerAwayAtTheEnd(t *testing.T) {
+	r, _, away := reported(t)
+	away.Store(true)
+	if err := layout.WriteJSON(r.left, []vm.ConnectionBatch{{First: 7, List: []vm.Connection{{Name: "earlier"}}}}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range reportBatch + 1 {
+		r.add(vm.Connection{Name: "later"})
+	}
+	r.sum, r.dropped = &vm.ConnectionsSum{Refused: 9}, 3
+	ended, end := context.WithCancel(t.Context())
+	end()
+	r.run(ended)
+	var left []vm.ConnectionBatch
+	if err := layout.ReadJSON(r.left, &left); err != nil || len(left) != 4 {
+		t.Fatalf("%d batches are left (%v), want 4", len(left), err)
+	}
+	if b := left[0]; b.First != 7 || len(b.List) != 1 {
+		t.Errorf("the batch of the earlier machine is %+v", b)
+	}
+	if b := left[1]; b.First != 1 || b.Dropped != 3 || len(b.List) != reportBatch {
+		t.Errorf("the first batch has %d connections from %d and %d dropped, want %d from 1 and 3", len(b.List), b.First, b.Dropped, reportBatch)
+	}
+	if b := left[2]; b.First != reportBatch+1 || b.Dropped != 0 || len(b.List) != 1 {
+		t.Errorf("the second batch has %d connections from %d and %d dropped, want 1 from %d", len(b.List), b.First, b.Dropped, reportBatch+1)
+	}
+	if b := left[3]; b.Sum == nil || b.Sum.Refused != 9 {
+		t.Errorf("the last batch is %+v, want the sum", b)
 	}
 }
 

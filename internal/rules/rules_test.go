@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"internal/audit":       {"vm", "internal/layout", "internal/merkle"},
 	"internal/merkle":      {},
 	"internal/receipt":     {"vm", "internal/merkle"},
-	"internal/evidence":    {"vm", "internal/journal", "internal/receipt"},
+	"internal/evidence":    {"vm", "internal/layout", "internal/journal", "internal/receipt"},
 	"internal/events":      {"vm", "internal/layout"},
 	"internal/image":       {"vm", "internal/interpreter", "internal/layout", "internal/oci"},
 	"internal/interpreter": {},

@@ -12,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,6 +128,42 @@ func hostOf(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	host, _, _ := strings.Cut(rest, "/")
 	return host
+}
+
+// TestNetLast: a connection that is open when its VM ends has a record, whoever ends the VM,
+// and also if the server is away.
+func TestNetLast(t *testing.T) {
+	h := newHost(t)
+	for _, c := range []struct {
+		name string
+		end  func(id string)
+	}{
+		{"removed", func(id string) { h.ok("rm", id) }},
+		{"switched off by its guest", func(id string) {
+			h.run("exec", id, "--", "sh", "-c", "echo o > /proc/sysrq-trigger; sleep 60")
+		}},
+		{"killed while the server is away", func(id string) {
+			h.stopServer()
+			if err := syscall.Kill(h.pidOf(id, "qemu"), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			h.eventually("its monitor has ended", func() bool { return h.livePid(id, "monitor") == 0 })
+			h.serve()
+		}},
+	} {
+		id := strings.TrimSpace(h.ok("up", "-d", "--net", "open"))
+		archive := h.sh(id, `grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list.d /etc/apt/sources.list 2>/dev/null | head -n 1`)
+		job := strings.TrimSpace(h.ok("exec", "-d", id, "--", "python3", "-u", "-c", halfRead, archive))
+		h.eventually("the guest has an open connection", func() bool { return h.run("logs", id, job).stdout == "open\n" })
+		c.end(id)
+		var list []vm.AuditRecord
+		h.eventually(c.name+": the connection has a record", func() bool {
+			if err := json.Unmarshal([]byte(h.ok("audit", "ls", "--json", "--vm", id, "--verb", "connection")), &list); err != nil {
+				t.Fatal(err)
+			}
+			return slices.ContainsFunc(list, func(r vm.AuditRecord) bool { return strings.HasPrefix(r.Subject, "tcp "+hostOf(archive)) })
+		})
+	}
 }
 
 // halfRead begins a download, does not read on, and says when the connection is closed.
