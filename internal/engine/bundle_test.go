@@ -98,10 +98,10 @@ func TestUnpackFails(t *testing.T) {
 					t.Errorf("%d VMs are left, %v", len(list), err)
 				}
 				consistent(t, s)
-				closeEngine(t, e) // which waits for what it collects
-				if ids, err := s.World.Generations(s.Dir).List(); err != nil || len(ids) != 0 {
-					t.Errorf("the files of %v are left, %v", ids, err)
-				}
+				eventually(t, "no files are left", func() bool {
+					ids, err := s.World.Generations(s.Dir).List()
+					return err == nil && len(ids) == 0
+				})
 			})
 		}
 	}

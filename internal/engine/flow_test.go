@@ -495,10 +495,10 @@ func TestSuspendingMachineThatIsSilent(t *testing.T) {
 				t.Errorf("it is %s while its monitor is silent", got)
 			}
 			s.World.Fail("attach", nil)
-			eventually(t, "it is recovered", func() bool {
-				clock.Advance(time.Second)
-				return stateOf(t, e, c, "box") == want
-			})
+			recovered(t, e, c, clock, "box")
+			if got := stateOf(t, e, c, "box"); got != want {
+				t.Errorf("it is %s once its monitor answers, want %s", got, want)
+			}
 			consistent(t, s)
 			afterwards(t, e, c)
 		})
