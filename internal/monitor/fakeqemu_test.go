@@ -19,6 +19,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/vm"
@@ -221,6 +222,10 @@ func (f *fake) qmp(c net.Conn) {
 			f.mu.Unlock()
 		case "migrate-incoming":
 			if f.is("bad-state") {
+				if f.is("late") { // as on a busy host: the connection is closed before the words are read
+					c.Close()
+					time.Sleep(300 * time.Millisecond)
+				}
 				fmt.Fprintln(os.Stderr, "qemu-system-x86_64: load of migration failed: Invalid argument")
 				os.Exit(1)
 			}

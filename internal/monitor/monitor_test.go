@@ -221,6 +221,7 @@ func TestLaunchFailures(t *testing.T) {
 		{"refuse", false, vm.Internal, "this machine is refused"},
 		{"mute-qmp", false, vm.Timeout, "not ready within"},
 		{"bad-state", true, vm.Internal, "load of migration failed"},
+		{"bad-state+late", true, vm.Internal, "load of migration failed"},
 		{"no-agent", false, vm.GuestFault, "did not answer"},
 		{"no-agent", true, vm.GuestFault, "did not answer"},
 		{"panics", true, vm.GuestFault, "kernel panicked while it was started: Kernel panic - not syncing: no init"},

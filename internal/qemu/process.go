@@ -352,8 +352,14 @@ func shutdownReason(e qmp.Event) string {
 }
 
 // failure explains an error of a QEMU that may have ended: the log's last lines say
-// more than a closed connection.
+// more than a closed connection. It waits for them for at most twice lastOutput.
 func (p *Process) failure(err error) error {
+	if errors.Is(err, qmp.ErrClosed) {
+		select {
+		case <-p.exited: // all that QEMU said is in its log
+		case <-time.After(2 * lastOutput): // QEMU lives, or does not end
+		}
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return vm.Errorf(vm.Timeout, string(p.Spec.ID), "qemu did not get ready in time%s: %w", p.lastWords(), err)
 	}
