@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/job"
@@ -61,6 +62,12 @@ func TestStoppingIsNotErasing(t *testing.T) {
 	}
 	if left.State != vm.Stopped || left.DiskBytes == 0 || left.LogBytes == 0 {
 		t.Errorf("of the stopped VM %+v remain, want its disk and its logs", left)
+	}
+	// What a fork needs has its size once it is durable, which takes a task of the engine.
+	for end := time.Now().Add(10 * time.Second); left.OtherBytes == 0 && time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		if left, err = e.Remains(ctx, c, "box"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if left.OtherBytes == 0 {
 		t.Error("no captured generations are listed, though a fork needs one")
