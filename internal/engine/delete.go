@@ -91,7 +91,7 @@ func (e *Engine) remove(ctx context.Context, s *slot) error {
 	if err := e.step(ctx, "delete:dir"); err != nil {
 		return err
 	}
-	if err := e.removeDir(s.id); err != nil {
+	if err := e.emptyDir(ctx, s); err != nil {
 		return err
 	}
 	if err := e.step(ctx, "delete:forget"); err != nil {
@@ -101,6 +101,14 @@ func (e *Engine) remove(ctx context.Context, s *slot) error {
 		return err
 	}
 	return e.cfg.Names.VMGone(ctx, s.id)
+}
+
+// emptyDir removes the directory of a VM that has a record, after BeforeRemove.
+func (e *Engine) emptyDir(ctx context.Context, s *slot) error {
+	if e.cfg.BeforeRemove != nil && !e.dead.Load() {
+		e.cfg.BeforeRemove(ctx, e.recordOf(s))
+	}
+	return e.removeDir(s.id)
 }
 
 // removeDir removes a VM's directory, if there is one.

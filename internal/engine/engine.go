@@ -51,6 +51,9 @@ type Config struct {
 	// BeforeSuspend saves what is only in a running VM's memory, before a suspend that
 	// somebody asked for; nil = nothing. It is short and may fail.
 	BeforeSuspend func(ctx context.Context, id vm.ID)
+	// BeforeRemove saves what the monitors of a VM left in its directory, before the engine
+	// removes that; nil = nothing. The machine is gone.
+	BeforeRemove func(ctx context.Context, v vm.VM)
 	// Losses counts what exists only on the disk of a VM, before the server removes that
 	// VM by itself; nil = it is not counted. Nobody writes to layers, the disk's files with
 	// the top first.

@@ -198,7 +198,7 @@ func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) erro
 	if err := e.sweep(ctx, s.id); err != nil {
 		return err
 	}
-	if err := e.removeDir(s.id); err != nil {
+	if err := e.emptyDir(ctx, s); err != nil {
 		return err
 	}
 	rec := e.recordOf(s)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/warren-vm/warren/internal/journal"
@@ -32,10 +33,13 @@ type Config struct {
 }
 
 // Evidence is the room. Its methods may be called at once from many goroutines.
-type Evidence struct{ cfg Config }
+type Evidence struct {
+	cfg     Config
+	leaving sync.Mutex // held while a file that monitors left is read and removed
+}
 
 // New returns the room.
-func New(c Config) *Evidence { return &Evidence{c} }
+func New(c Config) *Evidence { return &Evidence{cfg: c} }
 
 const (
 	maxBatch = 256      // connections of one report
@@ -78,6 +82,8 @@ func (e *Evidence) Connections(ctx context.Context, c *vm.Call, v vm.VM, b vm.Co
 // away until the machine's end, and removes the file in which it is. No file is no error.
 // If the host fails in between, some connections have two records of the same number.
 func (e *Evidence) RecordLeft(ctx context.Context, v vm.VM) error {
+	e.leaving.Lock()
+	defer e.leaving.Unlock()
 	path := layout.VMDir(e.cfg.Dir.VM(v.ID)).Connections()
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

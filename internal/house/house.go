@@ -131,6 +131,11 @@ func build(ctx context.Context, c *Config) *House {
 	}
 	c.Config.Repos = func() []vm.Repository { return h.Repo.All() }
 	c.Config.BeforeSuspend = func(ctx context.Context, id vm.ID) { h.Memories.Flush(ctx, id) }
+	c.Config.BeforeRemove = func(ctx context.Context, v vm.VM) {
+		if err := h.Evidence.RecordLeft(ctx, v); err != nil {
+			c.Log.Error("connections of a guest, made while the server was away, were not recorded", "vm", v.ID, "err", err)
+		}
+	}
 	c.Config.Losses = func(ctx context.Context, v vm.VM, layers []string) (vm.OnlyHere, error) {
 		return h.Changes.Losses(ctx, v, layers)
 	}
@@ -172,9 +177,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 		return err
 	}
 	for _, v := range h.Engine.VMsWhere(func(*vm.VM) bool { return true }) {
-		if err := h.Evidence.RecordLeft(ctx, v); err != nil {
-			c.Log.Error("connections of a guest, made while the server was away, were not recorded", "vm", v.ID, "err", err)
-		}
+		c.BeforeRemove(ctx, v)
 	}
 	h.Secrets.Open(h.Engine)
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir, AuditArgs: c.AuditArgs})
