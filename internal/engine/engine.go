@@ -52,7 +52,7 @@ type Config struct {
 	// somebody asked for; nil = nothing. It is short and may fail.
 	BeforeSuspend func(ctx context.Context, id vm.ID)
 	// BeforeRemove saves what the monitors of a VM left in its directory, before the engine
-	// removes that; nil = nothing. The machine is gone.
+	// removes that; nil = nothing. The machine is gone. It may fail; then that is lost.
 	BeforeRemove func(ctx context.Context, v vm.VM)
 	// Losses counts what exists only on the disk of a VM, before the server removes that
 	// VM by itself; nil = it is not counted. Nobody writes to layers, the disk's files with

@@ -80,32 +80,35 @@ func (e *Evidence) Connections(ctx context.Context, c *vm.Call, v vm.VM, b vm.Co
 
 // RecordLeft durably records what monitors of a VM could not report because the server was
 // away until the machine's end, and removes the file in which it is. No file is no error.
-// If the host fails in between, some connections have two records of the same number.
+// After an error the file stays; what was recorded by then is recorded again the next time, under
+// the same numbers.
 func (e *Evidence) RecordLeft(ctx context.Context, v vm.VM) error {
 	e.leaving.Lock()
 	defer e.leaving.Unlock()
 	path := layout.VMDir(e.cfg.Dir.VM(v.ID)).Connections()
 	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err == nil && st.Size() > maxLeft {
-		err = vm.Errorf(vm.Limit, path, "it has %d bytes, at most %d are read", st.Size(), maxLeft)
+	case err != nil:
+		return layout.Error(path, err)
+	case st.Size() > maxLeft:
+		return vm.Errorf(vm.Limit, path, "it has %d bytes, at most %d are read", st.Size(), maxLeft)
 	}
 	var list []vm.ConnectionBatch
-	if err == nil {
-		err = layout.ReadJSON(path, &list)
-	}
-	if err != nil {
+	if err := layout.ReadJSON(path, &list); err != nil {
 		return err
 	}
-	for _, b := range list[:min(len(list), vm.MaxLeft)] {
+	if len(list) > vm.MaxLeft {
+		return vm.Errorf(vm.Limit, path, "it has %d reports, at most %d are recorded", len(list), vm.MaxLeft)
+	}
+	for _, b := range list {
 		c := &vm.Call{Actor: vm.Actor{Account: v.Account, VM: v.ID}, Request: vm.NewRequestID()}
 		if err := e.Connections(ctx, c, v, b); err != nil {
 			return err
 		}
 	}
-	return os.Remove(path)
+	return layout.Error(path, os.Remove(path))
 }
 
 func subject(x vm.Connection) string {

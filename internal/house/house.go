@@ -8,6 +8,7 @@ package house
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -131,11 +132,7 @@ func build(ctx context.Context, c *Config) *House {
 	}
 	c.Config.Repos = func() []vm.Repository { return h.Repo.All() }
 	c.Config.BeforeSuspend = func(ctx context.Context, id vm.ID) { h.Memories.Flush(ctx, id) }
-	c.Config.BeforeRemove = func(ctx context.Context, v vm.VM) {
-		if err := h.Evidence.RecordLeft(ctx, v); err != nil {
-			c.Log.Error("connections of a guest, made while the server was away, were not recorded", "vm", v.ID, "err", err)
-		}
-	}
+	c.Config.BeforeRemove = func(ctx context.Context, v vm.VM) { h.recordLeft(ctx, v, c.Log) }
 	c.Config.Losses = func(ctx context.Context, v vm.VM, layers []string) (vm.OnlyHere, error) {
 		return h.Changes.Losses(ctx, v, layers)
 	}
@@ -177,7 +174,7 @@ func (h *House) open(ctx context.Context, c Config) error {
 		return err
 	}
 	for _, v := range h.Engine.VMsWhere(func(*vm.VM) bool { return true }) {
-		c.BeforeRemove(ctx, v)
+		h.recordLeft(ctx, v, c.Log)
 	}
 	h.Secrets.Open(h.Engine)
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir, AuditArgs: c.AuditArgs})
@@ -229,6 +226,13 @@ func (g objectGrants) LetRead(ctx context.Context, c *vm.Call, id vm.ID, bucket,
 
 func (g objectGrants) DropVM(ctx context.Context, id vm.ID) error {
 	return g.h.Objects.DropVM(ctx, id)
+}
+
+// recordLeft records the connections that a VM's monitors left in a file. What fails is logged.
+func (h *House) recordLeft(ctx context.Context, v vm.VM, log *slog.Logger) {
+	if err := h.Evidence.RecordLeft(ctx, v); err != nil {
+		log.Error("connections of a guest, made while the server was away, are not recorded", "vm", v.ID, "err", err)
+	}
 }
 
 // accountOf returns the account of a VM.

@@ -68,3 +68,32 @@ func TestConnectionsLeft(t *testing.T) {
 		})
 	}
 }
+
+// TestConnectionsLeftTooMany: a server starts beside a file with more reports than a monitor
+// leaves, records none of them, and keeps the file.
+func TestConnectionsLeftTooMany(t *testing.T) {
+	ctx := t.Context()
+	s, err := vmtest.NewSite(t.TempDir())
+	must(t, err)
+	h, err := s.Open(ctx)
+	must(t, err)
+	c, _, err := vmtest.Admin(ctx, h)
+	must(t, err)
+	v, err := h.Create(ctx, c, engine.CreateRequest{Name: "box"})
+	must(t, err)
+	must(t, h.Close(ctx))
+	left := layout.VMDir(s.Dir.VM(v.ID)).Connections()
+	one := vm.ConnectionBatch{List: []vm.Connection{{Proto: "tcp", Dest: "192.0.2.1:443"}}}
+	must(t, layout.WriteJSON(left, slices.Repeat([]vm.ConnectionBatch{one}, vm.MaxLeft+1), 0o600))
+	h, err = s.Open(ctx)
+	must(t, err)
+	list, err := h.Records(ctx, vm.AuditFilter{VM: v.ID})
+	must(t, err)
+	if slices.ContainsFunc(list, func(r vm.AuditRecord) bool { return r.Op == vm.OpConnection }) {
+		t.Error("connections of the file are recorded")
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Errorf("the file is gone: %v", err)
+	}
+	must(t, h.Close(ctx))
+}

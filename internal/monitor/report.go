@@ -136,10 +136,11 @@ func (r *reporter) run(ctx context.Context) {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), reportFinal)
 	defer stop()
 	if err := r.flush(last, true); err != nil {
-		r.log.Warn("the server will record the last connections of the guest when it starts", "err", err)
-		if err := r.leave(); err != nil {
-			r.log.Error("the last connections of the guest were not recorded", "err", err)
+		if lost := r.leave(); lost != nil {
+			r.log.Error("the last connections of the guest are not recorded", "err", err, "lost", lost)
+			return
 		}
+		r.log.Warn("the last connections of the guest are not recorded yet; they wait in a file for the server's next start", "err", err)
 	}
 }
 

@@ -28,6 +28,12 @@ func (h *host) reach(name, url string) string {
 	return h.sh(name, "curl -s -o /dev/null --max-time 30 "+url+" && echo reached || echo refused")
 }
 
+// archive is the URL of the first archive of packages that the guest's apt uses.
+func (h *host) archive(name string) string {
+	h.t.Helper()
+	return h.sh(name, `grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list.d /etc/apt/sources.list 2>/dev/null | head -n 1`)
+}
+
 // network is what `net show --json` says.
 func (h *host) network(name string) (n api.Network) {
 	h.t.Helper()
@@ -42,7 +48,7 @@ func (h *host) network(name string) (n api.Network) {
 func TestNetByName(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "box", "--net", "closed", "--idle", "never")
-	archive := h.sh("box", `grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list.d /etc/apt/sources.list 2>/dev/null | head -n 1`)
+	archive := h.archive("box")
 	t.Run("open by name", func(t *testing.T) { in(h, t).netOpened(archive) })
 	t.Run("named policy", func(t *testing.T) { in(h, t).netNamed(archive) })
 	t.Run("tightened", func(t *testing.T) { in(h, t).netTightened(archive) })
@@ -152,7 +158,7 @@ func TestNetLast(t *testing.T) {
 		}},
 	} {
 		id := strings.TrimSpace(h.ok("up", "-d", "--net", "open"))
-		archive := h.sh(id, `grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list.d /etc/apt/sources.list 2>/dev/null | head -n 1`)
+		archive := h.archive(id)
 		job := strings.TrimSpace(h.ok("exec", "-d", id, "--", "python3", "-u", "-c", halfRead, archive))
 		h.eventually("the guest has an open connection", func() bool { return h.run("logs", id, job).stdout == "open\n" })
 		c.end(id)
